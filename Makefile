@@ -1,0 +1,45 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both set up their own virtual environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_KB ?= demo-kb
+
+.PHONY: demo test test-slow lint types check format wheel-smoke benchmarks clean
+
+$(VENV)/.runtime: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.development: $(VENV)/.runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.runtime  ## build the bundled knowledge base and answer one query of each task
+	$(BIN)/kbengine demo --kb $(DEMO_KB)
+
+lint: $(VENV)/.development
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.development
+	$(BIN)/mypy
+
+test: lint types  ## lint, types and tests
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.development  ## the long tests too: hundreds of kills, every byte flipped
+	$(BIN)/python -m pytest -m slow
+
+check: test
+
+format: $(VENV)/.development
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel-smoke: $(VENV)/.development  ## build the wheel, compare its file list, run it outside the checkout
+	PYTHON=$(BIN)/python bash .ci/wheel-smoke
+
+clean:
+	rm -rf $(VENV) $(DEMO_KB) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
