@@ -1,0 +1,150 @@
+"""A folder of .txt, .md and .html files, or one such file: each file is a document."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final
+
+from bs4.dammit import EncodingDetector
+
+from kbengine.corpus.compression import MAX_RECORD_BYTES, CorpusFile
+from kbengine.corpus.document import CorpusDocument, CorpusPassage, Record, paragraph_passages
+from kbengine.corpus.html import html_text
+from kbengine.corpus.markdown import markdown_text
+from kbengine.corpus.paragraphs import plain_text
+from kbengine.errors import CorpusError
+
+_READERS: Final = {
+    ".txt": plain_text,
+    ".md": markdown_text,
+    ".markdown": markdown_text,
+    ".html": html_text,
+    ".htm": html_text,
+}
+_PACKED: Final = (".gz", ".zst")
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins like UTF-16's mark, so it comes first
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A file to read and the id of its document: the path relative to the folder, with slashes."""
+
+    path: Path
+    doc_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FolderListing:
+    """The text files below a folder, sorted by id, and the number of files that are something else."""
+
+    files: tuple[TextFile, ...]
+    n_ignored: int
+
+
+def is_text_name(path: PurePath) -> bool:
+    """Whether the name is that of a .txt, .md or .html file, packed or not."""
+    return _text_suffix(path) in _READERS
+
+
+def list_folder(root: Path) -> FolderListing:
+    """The text files of a folder and its sub-folders, or of a path that is a file.
+
+    Names that begin with a dot are left out, and links to folders are not followed.
+    """
+    if not root.is_dir():
+        return FolderListing((TextFile(root, root.name),), 0)
+    files: list[TextFile] = []
+    n_ignored = 0
+    for folder, below, names in os.walk(root, onerror=_refuse):
+        below[:] = [name for name in below if not name.startswith(".")]
+        for name in names:
+            path = Path(folder, name)
+            if is_text_name(path) and not name.startswith("."):
+                files.append(TextFile(path, path.relative_to(root).as_posix()))
+            elif not name.startswith("."):
+                n_ignored += 1
+    return FolderListing(tuple(sorted(files, key=lambda file: file.doc_id)), n_ignored)
+
+
+def folder_records(listing: FolderListing) -> Iterator[Record]:
+    """One record a file, in the order of the listing, each read when it is asked for."""
+    bytes_read = 0
+    for number, file in enumerate(listing.files, 1):
+        try:
+            with CorpusFile(file.path) as opened:
+                data = opened.read(MAX_RECORD_BYTES + 1)
+                bytes_read += opened.bytes_read
+            document = _document(file, data)
+        except CorpusError as e:
+            # The file names itself in its own errors; the reader of the corpus names it anyway.
+            problem = e.message.removeprefix(f"{file.path}: ")
+            yield Record(number, bytes_read, problem=problem, path=file.doc_id)
+        else:
+            yield Record(number, bytes_read, document, path=file.doc_id)
+
+
+def decode_text(data: bytes, *, is_html: bool = False) -> str:
+    r"""The text of a file, line ends as `\n`: UTF-8, or what a byte order mark or an HTML page declares."""
+    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8-sig")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as e:
+        declared = _declared_text(data) if is_html and encoding == "utf-8-sig" else None
+        if declared is None:
+            seen = f"byte 0x{data[e.start]:02x} at {e.start}" if e.start < len(data) else "an early end"
+            raise CorpusError(
+                f"{seen} is not {encoding.removesuffix('-sig').upper()}, wanted UTF-8, or UTF-16 with a byte "
+                "order mark; save the file as UTF-8"
+            ) from e
+        text = declared
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _declared_text(data: bytes) -> str | None:
+    name = EncodingDetector.find_declared_encoding(data[:4096], is_html=True)
+    if not name:
+        return None
+    # Browsers read both names as windows-1252, and pages are written for browsers.
+    codec = "windows-1252" if name.lower() in ("iso-8859-1", "latin-1", "us-ascii", "ascii") else name
+    try:
+        return data.decode(codec)
+    except (LookupError, UnicodeError):
+        return None
+
+
+def _document(file: TextFile, data: bytes) -> CorpusDocument:
+    if len(data) > MAX_RECORD_BYTES:
+        raise CorpusError(f"holds more than {MAX_RECORD_BYTES // 2**20} MiB, wanted one document a file; split it")
+    suffix = _text_suffix(file.path)
+    read = _READERS.get(suffix, plain_text)
+    prose = read(decode_text(data, is_html=read is html_text))
+    passages: list[CorpusPassage] = []
+    for ordinal, paragraph in enumerate(prose.paragraphs, 1):
+        passages.extend(paragraph_passages(ordinal, paragraph.text, paragraph.section))
+    return CorpusDocument(file.doc_id, prose.title or _name_title(file.path), passages=tuple(passages))
+
+
+def _text_suffix(path: PurePath) -> str:
+    """The suffix that says what the text is, lower-case: of `a.md.gz` it is `.md`."""
+    if path.suffix.lower() in _PACKED:
+        path = path.with_suffix("")
+    return path.suffix.lower()
+
+
+def _name_title(path: Path) -> str:
+    if path.suffix.lower() in _PACKED:
+        path = path.with_suffix("")
+    return path.stem.replace("_", " ").strip()
+
+
+def _refuse(error: OSError) -> None:
+    raise CorpusError(f"{error.filename}: the folder cannot be listed: {error.strerror}") from error

@@ -1,0 +1,42 @@
+"""What reading a corpus came to: counts, and the first bad records with their places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MAX_BAD_KEPT: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that was passed over: the file, the line (or document) in it, and the reason."""
+
+    file: str
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusReport:
+    """The counts of a corpus read so far; after a resumption those before it are included.
+
+    Attributes:
+        documents: Documents delivered.
+        passages: Passages delivered.
+        textless_documents: Delivered documents that have no passage (a page that is only a title).
+        bad_records: All records passed over because of `skip_bad`.
+        bad: The first 20 of those met in this run.
+        ignored_files: Files of folders that are not .txt, .md or .html.
+        bytes_read: Bytes consumed, compressed as on disk.
+        bytes_total: Bytes of all files; 0 if unknown (pipes).
+    """
+
+    documents: int
+    passages: int
+    textless_documents: int
+    bad_records: int
+    bad: tuple[BadRecord, ...]
+    ignored_files: int
+    bytes_read: int
+    bytes_total: int
