@@ -1,0 +1,59 @@
+"""The eleven data sets of KILT: names, tasks, file names and leaderboard metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Task = Literal["question", "slot-filling", "entity-linking", "dialogue"]
+Metric = Literal["accuracy", "em", "f1", "rougel"]
+
+_SUFFIXES = ("-test_without_answers-kilt", "-dev-kilt", "-train-kilt")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One KILT data set: file prefix, printed name, task, leaderboard metric and the fewest useful pages.
+
+    FEVER has no task here: its answers SUPPORTS and REFUTES are no phrases of a text.
+    """
+
+    prefix: str
+    name: str
+    task: Task | None
+    metric: Metric
+    min_pages: int = 1
+
+
+DATASETS: tuple[Dataset, ...] = (
+    Dataset("fever", "FEVER", None, "accuracy", min_pages=2),
+    Dataset("aidayago2", "AY2", "entity-linking", "accuracy"),
+    Dataset("wned", "WnWi", "entity-linking", "accuracy"),
+    Dataset("cweb", "WnCw", "entity-linking", "accuracy"),
+    Dataset("trex", "T-REx", "slot-filling", "accuracy"),
+    Dataset("structured_zeroshot", "zsRE", "slot-filling", "accuracy"),
+    Dataset("nq", "NQ", "question", "em"),
+    Dataset("hotpotqa", "HoPo", "question", "em", min_pages=2),
+    Dataset("triviaqa", "TQA", "question", "em"),
+    Dataset("eli5", "ELI5", "question", "rougel"),
+    Dataset("wow", "WoW", "dialogue", "f1"),
+)
+
+
+def submission_name(inputs: str | Path) -> str:
+    """The file name a submission for `inputs` must have: the basename of the input file, without `.gz`."""
+    name = Path(inputs).name
+    return name[: -len(".gz")] if name.endswith(".gz") else name
+
+
+def dataset_of(file: str | Path) -> Dataset | None:
+    """The data set that a file belongs to by its conventional name, or None.
+
+    `trex-test_without_answers-kilt.jsonl` and `trex-dev-kilt.jsonl.gz` are both T-REx; `my-questions.jsonl` is none.
+    """
+    stem = submission_name(file).removesuffix(".jsonl")
+    for dataset in DATASETS:
+        if stem.startswith(dataset.prefix) and stem[len(dataset.prefix) :] in _SUFFIXES:
+            return dataset
+    return None

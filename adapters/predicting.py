@@ -1,0 +1,378 @@
+"""Predicting a KILT file: records in, a submission out, in batches, resumable; bad records are named and left blank."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from adapters.answering import answer_of, provenance_of
+from adapters.errors import RecordError, SubmissionError, TaskInputError
+from adapters.kilt.datasets import dataset_of, submission_name
+from adapters.kilt.lines import open_text
+from adapters.kilt.records import TaskRecord, read_inputs
+from adapters.kilt.submission import Prediction, SubmissionWriter
+from adapters.tasks import TASKS, Task, task_query
+from kbengine.errors import InvalidOptionError, QueryError
+from kbengine.progress import NoProgress, ProgressSink
+from kbengine.query import MAX_K, Effort, Query, Weights
+
+if TYPE_CHECKING:
+    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.results import SearchResult
+
+MIN_PAGES = 5
+"""The leaderboards show recall@5."""
+MAX_INPUT_CHARS = 100_000
+"""Longer inputs are refused: no encoder reads more than a few hundred characters of a question or around a mention."""
+MAX_TURNS = 100
+"""Dialogues of more turns are answered, and named: their older turns cannot have been read."""
+_SHOWN_CHARS = 300
+
+# Data sets outside the eleven of KILT whose task is known by the first part of their files' names.
+_TASK_OF_NAME: dict[str, Task] = {
+    **dict.fromkeys(("docred", "fewrel", "knet"), "slot-filling"),
+    **dict.fromkeys(("topicalchat", "cmudog", "inscit"), "dialogue"),
+    **dict.fromkeys(("squad", "newwiki", "qed", "nqopen", "selqa"), "question"),
+}
+
+# Problems after which no record is known under the id, or one is already.
+_NO_BLANK = frozenset(("no_id", "bad_id", "duplicate_id"))
+# Problems that end the file early: what follows is unknown, so the submission cannot be complete.
+_FATAL = frozenset(("damaged_gzip", "unreadable_file"))
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """How to predict: pages a record, records a search, effort, and what to do about files and bad records."""
+
+    pages: int = 10
+    batch_size: int = 64
+    effort: Effort = "normal"
+    weights: Weights | None = None
+    resume: bool = False
+    overwrite: bool = False
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if not MIN_PAGES <= self.pages <= MAX_K:
+            raise InvalidOptionError(
+                f"pages is {self.pages}, wanted {MIN_PAGES} to {MAX_K}: recall@{MIN_PAGES} is on the leaderboards"
+            )
+        if not 1 <= self.batch_size <= 4096:
+            raise InvalidOptionError(f"the batch size is {self.batch_size}, wanted 1 to 4096")
+        if self.effort not in get_args(Effort):
+            raise InvalidOptionError(f"effort is {self.effort!r}, wanted one of {', '.join(get_args(Effort))}")
+
+
+@dataclass
+class PredictReport:
+    """What a prediction did in this run.
+
+    `answered` records have an answer, `abstained` ones a blank because nothing was found, `refused` ones could not be
+    used (`blank` of them were written without an answer, the rest have no id); `skipped_done` were written by an
+    earlier run. `truncated` answered ones were longer than the encoder reads.
+    """
+
+    task: Task
+    path: Path
+    answered: int = 0
+    abstained: int = 0
+    refused: int = 0
+    blank: int = 0
+    skipped_done: int = 0
+    truncated: int = 0
+    elapsed_s: float = 0.0
+    generations: set[int] = field(default_factory=set)
+
+    @property
+    def records_per_s(self) -> float:
+        """Return the records searched for per second of this run."""
+        return (self.answered + self.abstained) / self.elapsed_s if self.elapsed_s else 0.0
+
+    def facts(self) -> dict[str, Any]:
+        """Return the report as named values, for people and for JSON."""
+        return {
+            "submission": str(self.path),
+            "task": self.task,
+            "answered": self.answered,
+            "abstained": self.abstained,
+            "refused": self.refused,
+            "skipped_done": self.skipped_done,
+            "truncated": self.truncated,
+            "elapsed_s": round(self.elapsed_s, 2),
+            "records_per_s": round(self.records_per_s, 1),
+            "generations": sorted(self.generations),
+        }
+
+
+def task_of_file(path: str | Path) -> Task:
+    """Return the task of a file by its data set's name: `trex-dev-kilt.jsonl`, `docred.dev.jsonl.gz`.
+
+    Raises:
+        InvalidOptionError: the name is not known, or of a data set (FEVER) whose answers are no phrases.
+    """
+    dataset = dataset_of(path)
+    if dataset is not None and dataset.task is not None:
+        return dataset.task
+    name = submission_name(path).partition(".")[0]
+    task = _TASK_OF_NAME.get(name) or ("entity-linking" if name.startswith("el_") else None)
+    if task is not None:
+        return task
+    choices = ", ".join(TASKS)
+    if dataset is not None:
+        raise InvalidOptionError(
+            f"{dataset.name} has no task here: its answers are verdicts, not phrases of a page; "
+            f"pass --task question to submit its pages alone (tasks: {choices})"
+        )
+    raise InvalidOptionError(f"the task of {Path(path).name!r} is not known by its name; pass --task, one of {choices}")
+
+
+def output_path(inputs: str | Path, out: Path) -> Path:
+    """Return the submission's file: `out` itself, or the conventional name in it when it is a directory.
+
+    Raises:
+        InvalidOptionError: the name cannot be made, is gzipped, or the file is the inputs themselves.
+    """
+    if out.is_dir():
+        if str(inputs) == "-":
+            raise InvalidOptionError(f"--out {out} is a directory and standard input has no name; name a file")
+        out = out / submission_name(inputs)
+    if out.suffix == ".gz":
+        raise InvalidOptionError(f"--out is {out.name!r}, a submission is a plain .jsonl; leave .gz out")
+    if out.exists() and str(inputs) != "-" and Path(inputs).exists() and out.samefile(inputs):
+        raise InvalidOptionError(f"--out {out} is the input file itself; name another file or directory")
+    return out
+
+
+def predict_file(
+    knowledge_base: KnowledgeBase,
+    inputs: str | Path,
+    out: Path,
+    *,
+    task: Task | None = None,
+    options: PredictOptions | None = None,
+    progress: ProgressSink | None = None,
+    notice: Callable[[RecordError], None] | None = None,
+) -> PredictReport:
+    """Return the report of predicting every record of a KILT file into a submission.
+
+    Records are read, searched and written in batches: memory does not grow with the file but for its ids. A bad record
+    is told to `notice` and, when its id is known, written without an answer, so that the submission is accepted.
+
+    Args:
+        knowledge_base: what is asked; its document ids are the pages' ids.
+        inputs: KILT JSONL, plain or gzipped; `-` is standard input.
+        out: the submission's file, or a directory in which it gets its conventional name.
+        task: by default known by the file's name.
+        options: pages, batches, resuming, strictness.
+        progress: shows how far it is.
+        notice: called with every refused record, and with dialogues whose older turns were left out.
+
+    Raises:
+        InvalidOptionError: the task is not known, or `out` cannot be used.
+        RecordError: a bad record when `options.strict`, or a damaged input file.
+        SubmissionError: a file is in the way, or the inputs hold no record with an id.
+        StorageFullError: no space; the unfinished file can be resumed.
+    """
+    options = options or PredictOptions()
+    task = task or task_of_file(inputs)
+    path = output_path(inputs, Path(out))
+    progress = progress or NoProgress()
+    began = time.perf_counter()
+    signature = run_signature(knowledge_base, task, options)
+    with SubmissionWriter(path, resume=options.resume, overwrite=options.overwrite, signature=signature) as writer:
+        run = _Run(knowledge_base, writer, task, options, progress, notice or _ignore)
+        total = None if str(inputs) == "-" or isinstance(progress, NoProgress) else _count_lines(inputs)
+        progress.begin(f"predicting {path.name}", total, "")
+        for record in read_inputs(inputs, refuse=run.refuse):
+            run.add(record)
+        run.flush()
+        if not run.ids:
+            raise SubmissionError(f"{inputs}: no record with an id, so there is nothing to submit; check the file")
+        writer.finish()
+    run.report.elapsed_s = time.perf_counter() - began
+    return run.report
+
+
+def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOptions) -> str:
+    """Return what the predictions depend on; an unfinished file is only resumed under the same."""
+    return json.dumps(
+        {
+            "kb": str(knowledge_base.path.resolve()),
+            "generation": knowledge_base.info().generation,
+            "encoder": knowledge_base.encoder.fingerprint,
+            "task": task,
+            "pages": options.pages,
+            "effort": options.effort,
+            "weights": None if options.weights is None else asdict(options.weights),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A record on its way out: with a query to answer, or without one because it was refused."""
+
+    record: TaskRecord | None
+    raw_id: str | int
+    query: Query | None
+
+
+class _Run:
+    """One pass over the inputs: what is pending, what was written, and the counts."""
+
+    def __init__(
+        self,
+        knowledge_base: KnowledgeBase,
+        writer: SubmissionWriter,
+        task: Task,
+        options: PredictOptions,
+        progress: ProgressSink,
+        notice: Callable[[RecordError], None],
+    ) -> None:
+        self.report = PredictReport(task, writer.path)
+        self.ids: set[str] = set()
+        self._knowledge_base = knowledge_base
+        self._writer = writer
+        self._done = writer.done_ids
+        self._options = options
+        self._progress = progress
+        self._notice = notice
+        self._pending: list[_Pending] = []
+        self._n_queries = 0
+        self._began = time.perf_counter()
+
+    def add(self, record: TaskRecord) -> None:
+        """Take a record; a full batch is searched and written."""
+        if record.id in self._done:
+            self.ids.add(record.id)
+            self.report.skipped_done += 1
+            self._progress.advance(1)
+            return
+        try:
+            query = self._query(record)
+        except RecordError as error:
+            self.refuse(error)
+            return
+        self.ids.add(record.id)
+        self._pending.append(_Pending(record, record.raw_id, query))
+        self._n_queries += 1
+        if self._n_queries == self._options.batch_size:
+            self.flush()
+
+    def refuse(self, error: RecordError) -> None:
+        """Take a bad record: name it, and write a blank answer under its id where it has one of its own."""
+        if self._options.strict or error.problem in _FATAL:
+            raise error
+        record_id = error.record_id
+        if record_id and record_id in self._done and record_id not in self.ids:
+            self.ids.add(record_id)
+            self.report.skipped_done += 1
+            return
+        self.report.refused += 1
+        self._notice(error)
+        if record_id and error.problem not in _NO_BLANK and record_id not in self.ids:
+            self.ids.add(record_id)
+            self.report.blank += 1
+            self._pending.append(_Pending(None, record_id, None))
+        self._progress.advance(1)
+
+    def flush(self) -> None:
+        """Search what is pending and append its predictions, all or none of them."""
+        pending, self._pending, self._n_queries = self._pending, [], 0
+        asked = [each for each in pending if each.query is not None]
+        results = self._search([each.query for each in asked if each.query is not None])
+        found = {id(each): result for each, result in zip(asked, results, strict=True)}
+        self._writer.write(self._prediction(each, found.get(id(each))) for each in pending)
+        searched = self.report.answered + self.report.abstained
+        rate = searched / (time.perf_counter() - self._began)
+        self._progress.advance(len(asked), f"{rate:,.0f} records/s")
+
+    def _query(self, record: TaskRecord) -> Query:
+        """Return the record's query, or raise the error that names the record."""
+        if record.id in self.ids:  # its first record was refused and has a blank already
+            raise record.error("the id was used before", problem="duplicate_id", remedy="keep one record per id")
+        if len(record.input) > MAX_INPUT_CHARS:
+            raise record.error(
+                f"the input has {len(record.input):,} characters, at most {MAX_INPUT_CHARS:,} are taken",
+                problem="input_too_long",
+                remedy="send the question, the text around the mention or the newest turns",
+            )
+        try:
+            query = task_query(self.report.task, record.input)
+        except TaskInputError as error:
+            raise _bad_input(record, error) from error
+        n_turns = record.input.count("\n") + 1 if self.report.task == "dialogue" else 0
+        if n_turns > MAX_TURNS:
+            self._notice(
+                record.error(
+                    f"{n_turns} turns, answered from the newest that the encoder reads",
+                    problem="too_many_turns",
+                    remedy=f"send the newest {MAX_TURNS} turns or fewer",
+                )
+            )
+        return query
+
+    def _search(self, queries: Sequence[Query]) -> list[SearchResult | QueryError]:
+        """Return a result for each query, or why it cannot be asked; one bad query does not spoil its batch."""
+        if not queries:
+            return []
+        try:
+            return list(self._ask(queries))
+        except QueryError as error:
+            if len(queries) == 1:
+                return [error]
+        middle = len(queries) // 2
+        return self._search(queries[:middle]) + self._search(queries[middle:])
+
+    def _ask(self, queries: Sequence[Query]) -> list[SearchResult]:
+        options = self._options
+        return self._knowledge_base.search(
+            queries, unit="document", k=options.pages, truncate=True, effort=options.effort, weights=options.weights
+        )
+
+    def _prediction(self, pending: _Pending, result: SearchResult | QueryError | None) -> Prediction:
+        if result is None or pending.record is None:
+            return Prediction(pending.raw_id, "", ())
+        if isinstance(result, QueryError):
+            error = _bad_input(pending.record, result)
+            if self._options.strict:
+                raise error
+            self.report.refused += 1
+            self.report.blank += 1
+            self._notice(error)
+            return Prediction(pending.raw_id, "", ())
+        self.report.generations.add(result.generation)
+        self.report.truncated += result.truncated
+        answer = answer_of(self.report.task, result.hits)
+        if answer.strip():
+            self.report.answered += 1
+        else:
+            self.report.abstained += 1
+        return Prediction(pending.raw_id, answer, provenance_of(self.report.task, result.hits))
+
+
+def _bad_input(record: TaskRecord, error: TaskInputError | QueryError) -> RecordError:
+    message = error.message
+    if len(message) > 2 * _SHOWN_CHARS:
+        message = f"{message[:_SHOWN_CHARS]} … {message[-_SHOWN_CHARS:]}"
+    return record.error(
+        message, problem=error.code, remedy="correct the record, or pass the --task that its input is written for"
+    )
+
+
+def _count_lines(path: str | Path) -> int | None:
+    """Return the number of lines, for the progress bar only; None when the file cannot be read to its end."""
+    try:
+        with open_text(path) as stream:
+            return sum(1 for _ in stream)
+    except (OSError, EOFError, RecordError):
+        return None
+
+
+def _ignore(_: RecordError) -> None:
+    """Do nothing."""

@@ -1,0 +1,473 @@
+"""The `kbengine` command: the one place that puts all layers together; nothing is imported before it is needed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kbengine import __version__
+
+if TYPE_CHECKING:
+    from adapters.tasks import Task
+    from kbengine.console import Output
+    from kbengine.encoders.device import DTypeChoice
+    from kbengine.query import Effort, Unit
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
+UNIT_NAMES = ("phrase", "sentence", "passage", "document")
+EFFORT_NAMES = ("low", "normal", "high", "exact")
+FORMAT_NAMES = ("kilt", "densephrases", "dpr", "beir", "kbengine", "folder")
+
+
+def kb_option(function: F) -> F:
+    """Return the command with `--kb DIR`."""
+    return click.option(
+        "--kb",
+        "kb",
+        type=click.Path(path_type=Path),
+        required=True,
+        envvar="KBENGINE_KB",
+        help="The knowledge base's directory (or set KBENGINE_KB).",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """Return the command with `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")(function)
+
+
+def encoder_options(function: F) -> F:
+    """Return the command with the options of the encoder."""
+    for option in (
+        click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True),
+        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."),
+        click.option("--encoder", help="Name or directory of an encoder; by default minilm-phrase, or the KB's own."),
+    ):
+        function = option(function)
+    return function
+
+
+def corpus_options(function: F) -> F:
+    """Return the command with a corpus and how to read it."""
+    for option in (
+        click.option("--skip-bad", is_flag=True, help="Count records that cannot be read instead of stopping."),
+        click.option("--format", "format_name", type=click.Choice(FORMAT_NAMES), help="By default it is detected."),
+        click.argument("corpus", nargs=-1, required=True, type=click.Path(path_type=Path)),
+    ):
+        function = option(function)
+    return function
+
+
+LAZY_COMMANDS = {
+    "predict": ("adapters.commands", "Answer a KILT task file: a leaderboard submission."),
+    "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
+    "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
+}
+"""Commands that live with their layer: the module is imported when one is called, not to list them."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands of other layers are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted([*super().list_commands(ctx), *LAZY_COMMANDS])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, imported now if it is one of the lazy ones."""
+        if cmd_name not in LAZY_COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(importlib.import_module(LAZY_COMMANDS[cmd_name][0]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing the lazy ones."""
+        rows = []
+        for name in self.list_commands(ctx):
+            own = self.commands.get(name)
+            rows.append((name, LAZY_COMMANDS[name][1] if own is None else own.get_short_help_str(limit=90)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kbengine")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(context: click.Context, debug: bool) -> None:
+    """Build a knowledge base whose only index is phrases, and ask it.
+
+    \b
+    Example:
+      kbengine build pages.jsonl.gz --kb my-kb
+      kbengine query --kb my-kb "Who wrote Pride and Prejudice?"
+    """
+    context.obj = {"debug": debug}
+
+
+@cli.command()
+@corpus_options
+@kb_option
+@encoder_options
+@click.option("--keep-fraction", type=float, help="Store this share of the tokens, the best by the filter.")
+@click.option("--filter-threshold", type=float, help="Store tokens whose filter logit reaches this.")
+@json_option
+def build(
+    corpus: tuple[Path, ...],
+    format_name: str | None,
+    skip_bad: bool,
+    kb: Path,
+    encoder: str | None,
+    device: str,
+    dtype: DTypeChoice,
+    keep_fraction: float | None,
+    filter_threshold: float | None,
+    as_json: bool,
+) -> None:
+    """Build a knowledge base from files or folders; run it again to resume an interrupted build.
+
+    \b
+    Formats (plain, gzip or zstd): KILT knowledge source, DensePhrases JSON, DPR TSV, BEIR JSONL,
+    kbengine export, or a folder of .txt, .md and .html files.
+    Example: kbengine build pages/*.jsonl.gz --kb my-kb --keep-fraction 0.3
+    """
+    from kbengine.builder import CorpusOptions, describe
+    from kbengine.builder import build as build_kb
+    from kbengine.encoders.encoder import Encoder
+    from kbengine.filtering import DEFAULT_FILTER, FilterOptions
+    from kbengine.progress import progress_for_terminal
+
+    filter_options = FilterOptions(threshold=filter_threshold, keep_fraction=keep_fraction)
+    if filter_options == FilterOptions():
+        filter_options = DEFAULT_FILTER
+    model = Encoder.load(encoder or "minilm-phrase", device=device, dtype=dtype)
+    with progress_for_terminal(quiet=as_json) as progress:
+        report = build_kb(
+            CorpusOptions(corpus, format_name, skip_bad),
+            kb,
+            encoder=model,
+            filter_options=filter_options,
+            progress=progress,
+        )
+    output = _output(as_json)
+    output.facts(describe(report, corpus))
+    _show_skipped(report.corpus)
+    if not as_json:
+        output.line(f'next: kbengine query --kb {kb} "a question about it"')
+
+
+@cli.command()
+@corpus_options
+@kb_option
+@encoder_options
+@json_option
+def add(
+    corpus: tuple[Path, ...],
+    format_name: str | None,
+    skip_bad: bool,
+    kb: Path,
+    encoder: str | None,
+    device: str,
+    dtype: DTypeChoice,
+    as_json: bool,
+) -> None:
+    """Add documents; one whose id is there already is replaced.
+
+    \b
+    Example: kbengine add new-pages.jsonl --kb my-kb
+    """
+    from kbengine.builder import CorpusOptions, add_corpus, describe
+    from kbengine.encoders.encoder import Encoder
+    from kbengine.progress import progress_for_terminal
+    from storage.reader import KBReader
+
+    with KBReader.open(kb) as reader:
+        name = encoder or reader.settings.encoder_name
+    model = Encoder.load(name, device=device, dtype=dtype)
+    with progress_for_terminal(quiet=as_json) as progress:
+        report = add_corpus(CorpusOptions(corpus, format_name, skip_bad), kb, encoder=model, progress=progress)
+    _output(as_json).facts(describe(report, corpus))
+    _show_skipped(report.corpus)
+
+
+cli.add_command(click.Command("import", callback=add.callback, params=add.params, help=add.help))
+
+
+@cli.command()
+@click.argument("doc_ids", nargs=-1, required=True)
+@kb_option
+@json_option
+def delete(doc_ids: tuple[str, ...], kb: Path, as_json: bool) -> None:
+    """Delete documents by id; they are in no answer from the next query on.
+
+    \b
+    Example: kbengine delete lincoln-nebraska --kb my-kb
+    """
+    from storage.writer import KBWriter
+
+    with KBWriter.open(kb) as writer:
+        commit = writer.delete(doc_ids)
+    _output(as_json).facts({"deleted": commit.documents_deleted, "generation": commit.generation})
+
+
+@cli.command()
+@kb_option
+@click.option("--purge", is_flag=True, help="Also overwrite the space that deleted texts took in the database.")
+@json_option
+def compact(kb: Path, purge: bool, as_json: bool) -> None:
+    """Merge segments, drop deleted documents for good and give their space back.
+
+    \b
+    Example: kbengine compact --kb my-kb
+    """
+    from storage.reader import KBReader
+    from storage.writer import KBWriter
+
+    with KBReader.open(kb) as reader:
+        before = reader.info()
+    with KBWriter.open(kb) as writer:
+        writer.compact(purge=purge)
+    with KBReader.open(kb) as reader:
+        after = reader.info()
+    sizes = [sum(each.bytes_by_kind.values()) for each in (before, after)]
+    _output(as_json).facts(
+        {
+            "segments_before": before.segments,
+            "segments": after.segments,
+            "bytes_before": sizes[0],
+            "bytes": sizes[1],
+            "generation": after.generation,
+        }
+    )
+
+
+@cli.command()
+@kb_option
+@click.option("--deep", is_flag=True, help="Also encode a sample of passages again and compare.")
+@click.option("--repair", "do_repair", is_flag=True, help="Rebuild what can be rebuilt from the stored text.")
+@json_option
+def verify(kb: Path, deep: bool, do_repair: bool, as_json: bool) -> None:
+    """Check every file and table; exit 1 when something is wrong.
+
+    \b
+    Example: kbengine verify --deep --kb my-kb
+    """
+    from kbengine.checking import repair_kb, verify_kb
+
+    repaired = repair_kb(kb) if do_repair else []
+    report = verify_kb(kb, deep=deep)
+    output = _output(as_json)
+    for action in repaired:
+        output.facts({"repaired": action})
+    if report.findings:
+        output.table(
+            ("severity", "where", "what"), [(each.severity, each.where, each.what) for each in report.findings]
+        )
+    if not as_json:
+        output.line("ok: nothing is wrong" if report.ok else "damaged: see above; 'kbengine verify --repair' mends it")
+    if not report.ok:
+        raise SystemExit(1)
+
+
+@cli.command()
+@kb_option
+@json_option
+def info(kb: Path, as_json: bool) -> None:
+    """Show what a knowledge base holds, how large it is and its last commits.
+
+    \b
+    Example: kbengine info --kb my-kb
+    """
+    from kbengine.facts import kb_facts
+    from storage.reader import KBReader
+
+    with KBReader.open(kb, allow_incomplete=True) as reader:
+        facts = kb_facts(reader.info())
+    output = _output(as_json)
+    if as_json:
+        output.facts(facts)
+        return
+    commits = facts.pop("last_commits")
+    output.facts(facts)
+    output.line()
+    columns = ("generation", "at", "operation", "added", "replaced", "deleted", "note")
+    output.table(
+        columns, [[commit[name] if commit[name] is not None else "" for name in columns] for commit in commits]
+    )
+
+
+@cli.command()
+@kb_option
+@click.option("--out", type=click.Path(path_type=Path), help="File to write (.gz and .zst compress); - is stdout.")
+def export(kb: Path, out: Path | None) -> None:
+    """Write all live documents as JSON lines; `kbengine import` and `kbengine build` read them.
+
+    \b
+    Example: kbengine export --kb my-kb --out documents.jsonl.zst
+    """
+    from kbengine.exporting import export_to
+    from storage.reader import KBReader
+
+    with KBReader.open(kb) as reader:
+        n = export_to(reader, None if out is None or str(out) == "-" else out)
+    click.echo(f"{n:,} documents exported", err=True)
+
+
+@cli.command()
+@click.argument("text")
+@kb_option
+@encoder_options
+@click.option("--task", type=click.Choice(TASK_NAMES), default="question", show_default=True)
+@click.option("-k", "k", type=int, default=5, show_default=True, help="How many distinct answers.")
+@click.option("--unit", type=click.Choice(UNIT_NAMES), help="By default the task's: phrase, or document.")
+@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="normal", show_default=True)
+@click.option("--nprobe", type=int, help="Lists probed per segment, instead of --effort.")
+@click.option("--explain", is_flag=True, help="Show the parts of each score.")
+@json_option
+def query(
+    text: str,
+    kb: Path,
+    encoder: str | None,
+    device: str,
+    dtype: DTypeChoice,
+    task: Task,
+    k: int,
+    unit: Unit | None,
+    effort: Effort,
+    nprobe: int | None,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Ask a knowledge base; TEXT is a question, or what the task takes (`-`: one query a line from stdin).
+
+    \b
+    Examples:
+      kbengine query --kb my-kb "Who wrote Pride and Prejudice?"
+      kbengine query --kb my-kb --task slot-filling "Marie Curie [SEP] place of birth"
+      kbengine query --kb my-kb --task entity-linking "They met in [START_ENT] Lincoln [END_ENT], Nebraska."
+      kbengine query --kb my-kb --task dialogue $'I love Kafka.\\nDid he publish much?'
+    """
+    from adapters.tasks import task_query
+    from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
+
+    texts = [line.rstrip("\n") for line in sys.stdin] if text == "-" else [text.replace("\\n", "\n")]
+    queries = [task_query(task, each) for each in texts]
+    output = _output(as_json)
+    with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)) as knowledge_base:
+        results = knowledge_base.search(
+            queries,
+            k=k,
+            unit=unit,
+            effort=effort,
+            nprobe=nprobe,
+            explain=explain,
+        )
+    for each, result in zip(texts, results, strict=True):
+        output.result(each, result)
+
+
+@cli.command()
+@click.argument("view", required=False)
+@kb_option
+@click.option("--limit", type=int, default=20, show_default=True)
+@json_option
+def inspect(view: str | None, kb: Path, limit: int, as_json: bool) -> None:
+    """List the SQL views of a knowledge base, or show the rows of one.
+
+    \b
+    Example: kbengine inspect history --kb my-kb
+    """
+    from storage.inspect import list_views, view_rows
+
+    output = _output(as_json)
+    if view is None:
+        output.table(("view", "rows", "columns"), [(v.name, v.rows, ", ".join(v.columns)) for v in list_views(kb)])
+        return
+    rows = view_rows(kb, view, limit=limit)
+    output.table(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
+
+
+@cli.command()
+@click.option("--kb", "kb", type=click.Path(path_type=Path), default=Path("demo-kb"), show_default=True)
+@json_option
+def demo(kb: Path, as_json: bool) -> None:
+    """Build the bundled knowledge base, ask it one query of each task and tell what to try next.
+
+    \b
+    Example: kbengine demo
+    """
+    from adapters.tasks import task_query
+    from kbengine.demonstration import run_demo
+
+    run_demo(kb, _output(as_json), task_query)
+
+
+@cli.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Check this environment: versions, SQLite, processor, package names.
+
+    \b
+    Example: kbengine doctor
+    """
+    from kbengine.doctor import diagnose
+
+    output = _output(as_json)
+    findings = diagnose()
+    output.table(("check", "state", "found"), [(each.check, each.state, each.found) for each in findings])
+    if any(each.state == "bad" for each in findings):
+        raise SystemExit(1)
+
+
+def _output(as_json: bool) -> Output:
+    from kbengine.console import Output
+
+    return Output(sys.stdout, as_json=as_json)
+
+
+def _show_skipped(report: Any) -> None:
+    """Name on stderr the first records that were skipped."""
+    if report is None or not report.bad_records:
+        return
+    for bad in report.bad:
+        click.echo(f"skipped: {bad.file}, record {bad.line}: {bad.reason}", err=True)
+    click.echo(f"{report.bad_records:,} bad records skipped", err=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; errors are one line on stderr and exit code 1 (failure) or 2 (usage)."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    try:
+        cli.main(args=arguments, prog_name="kbengine", standalone_mode=False)
+    except click.exceptions.Exit as e:
+        raise SystemExit(e.exit_code) from None
+    except click.ClickException as e:
+        e.show()
+        raise SystemExit(e.exit_code) from None
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted; everything committed so far is kept", err=True)
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except Exception as e:
+        from storage.errors import KBError
+
+        if debug or not isinstance(e, KBError | OSError):
+            raise
+        click.echo(f"error: {e}", err=True)
+        raise SystemExit(e.exit_code if isinstance(e, KBError) else 1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What `kbengine doctor` looks at: whether this environment can hold and serve a knowledge base."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["ok", "note", "bad"]
+
+PACKAGES = ("kbengine", "adapters", "storage", "web")
+LIBRARIES = ("torch", "transformers", "faiss-cpu", "numpy", "sqlalchemy", "pysqlite3", "tokenizers", "safetensors")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked, and what was found."""
+
+    check: str
+    state: State
+    found: str
+
+
+def diagnose() -> list[Finding]:
+    """Return the findings of all checks, in the order people should read them."""
+    return [
+        Finding("python", "ok", platform.python_version()),
+        *_names(),
+        *_libraries(),
+        _sqlite(),
+        _processor(),
+        _encoder(),
+    ]
+
+
+def _names() -> list[Finding]:
+    """Check that no other distribution installs one of our four import names."""
+    owners = importlib.metadata.packages_distributions()
+    findings = []
+    for name in PACKAGES:
+        others = sorted(set(owners.get(name, [])) - {"kbengine"})
+        if others:
+            found = f"`import {name}` is also provided by {', '.join(others)}; use an environment of its own"
+            findings.append(Finding(f"package {name}", "bad", found))
+    return findings or [Finding("package names", "ok", ", ".join(PACKAGES))]
+
+
+def _libraries() -> list[Finding]:
+    findings = []
+    for name in LIBRARIES:
+        try:
+            findings.append(Finding(name, "ok", importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            findings.append(Finding(name, "bad", "not installed; pip install kbengine"))
+    return findings
+
+
+def _sqlite() -> Finding:
+    from pysqlite3 import sqlite_version
+
+    from kbengine.errors import PlatformError
+    from storage.database import check_sqlite_version
+
+    try:
+        check_sqlite_version(sqlite_version)
+    except PlatformError as e:
+        return Finding("sqlite", "bad", e.message)
+    return Finding("sqlite", "ok", sqlite_version)
+
+
+def _processor() -> Finding:
+    import torch
+
+    from kbengine.encoders.device import choose_device, choose_passage_dtype
+
+    device = choose_device("auto")
+    fast = choose_passage_dtype("auto", device) == torch.bfloat16
+    speed = "passages in bfloat16" if fast else "passages in float32, about half as fast: no bfloat16 unit"
+    return Finding("device", "ok" if fast else "note", f"{device}; {torch.get_num_threads()} threads; {speed}")
+
+
+def _encoder() -> Finding:
+    from kbengine.encoders.encoder import Encoder
+    from kbengine.errors import KBError
+
+    try:
+        encoder = Encoder.load("minilm-phrase")
+    except KBError as e:
+        return Finding("default encoder", "bad", e.message)
+    return Finding("default encoder", "ok", f"minilm-phrase, d = {encoder.d}, fingerprint {encoder.fingerprint[:12]}")

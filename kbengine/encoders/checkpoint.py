@@ -1,0 +1,281 @@
+"""Model directories: `config.json`, `tokenizer.json` and `model.safetensors`, read strictly and written whole.
+
+Tensors are float32, float16, or int8 with one float16 scale per row in `NAME.scale`; one file may mix them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import re
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from kbengine.encoders.config import JSON, EncoderConfig
+from kbengine.encoders.model import PhraseModel, empty_model
+from kbengine.errors import EncoderError, InvalidOptionError
+from storage.durable import fsync_directory, write_durably, write_error
+
+CONFIG_FILE = "config.json"
+TOKENIZER_FILE = "tokenizer.json"
+WEIGHTS_FILE = "model.safetensors"
+
+WeightsDType = Literal["int8", "float16", "float32"]
+WEIGHTS_DTYPES: tuple[WeightsDType, ...] = get_args(WeightsDType)
+
+_SCALE = ".scale"
+# Present in Hugging Face and DensePhrases files, used by neither architecture here.
+_UNUSED = re.compile(r"(^|\.)(pooler\.dense\.(weight|bias)|embeddings\.position_ids)$")
+_ALIASES = {"filter_linear.weight": "filter_head.weight", "filter_linear.bias": "filter_head.bias"}
+_PASSAGE_SETTINGS = (
+    "backbone",
+    "uncased",
+    "max_passage_tokens",
+    "max_title_tokens",
+    "passage_token_type",
+    "passage_vector",
+)
+# Narrower matrices (token types, filter head) stay float16: there is nothing to save in them.
+_MIN_INT8_ROWS = 16
+_SMALLEST_HALF = 2.0**-24
+_LISTED = 8
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model directory, read and checked.
+
+    `fingerprint` is the SHA-256 (hex) of configuration, tokenizer and decoded weights, so that the same model stored
+    in two dtypes has one fingerprint exactly when its decoded weights are equal. `passage_fingerprint` covers only
+    what passage vectors depend on: it stays when only the query side is trained.
+    """
+
+    config: EncoderConfig
+    tokenizer_json: str
+    weights: Mapping[str, Tensor]
+    fingerprint: str
+    passage_fingerprint: str
+
+    def model(self, *, dropout: float = 0.0) -> PhraseModel:
+        """Return a model that holds these very tensors (float32), in evaluation mode."""
+        model = empty_model(self.config, dropout=dropout)
+        model.load_state_dict(dict(self.weights), strict=True, assign=True)
+        return model.eval()
+
+
+def read_checkpoint(directory: Path) -> Checkpoint:
+    """Return the model in a directory, its weights decoded to float32.
+
+    Raises:
+        EncoderError: a file is missing or unreadable, a configuration key unknown, a tensor missing, unexpected,
+            of another shape or dtype than the configuration says, or not finite.
+    """
+    texts = {name: _read_text(directory / name) for name in (CONFIG_FILE, TOKENIZER_FILE)}
+    config = EncoderConfig.from_json(_parse_json(texts[CONFIG_FILE], directory / CONFIG_FILE))
+    weights = _read_weights(directory / WEIGHTS_FILE)
+    _check_weights(weights, config, directory / WEIGHTS_FILE)
+    whole, passages = fingerprints(config, texts[TOKENIZER_FILE], weights)
+    return Checkpoint(config, texts[TOKENIZER_FILE], weights, whole, passages)
+
+
+def write_checkpoint(
+    directory: Path,
+    config: EncoderConfig,
+    tokenizer_json: str,
+    weights: Mapping[str, Tensor],
+    *,
+    dtype: WeightsDType = "int8",
+) -> None:
+    """Return once the directory is durably there with all its files, or else not at all.
+
+    Args:
+        directory: what to make; its parent exists, itself does not.
+        config: the model's configuration.
+        tokenizer_json: the text of its `tokenizer.json`.
+        weights: the model's `state_dict()`.
+        dtype: how to store the weights; int8 applies to matrices, whose other tensors are then float16.
+
+    Raises:
+        EncoderError: the directory exists, or the weights are not those of the configuration.
+        StorageFullError: no space; nothing is left behind.
+    """
+    if dtype not in WEIGHTS_DTYPES:
+        raise InvalidOptionError(f"weights dtype is {dtype!r}, wanted one of {', '.join(WEIGHTS_DTYPES)}")
+    if directory.exists():
+        raise EncoderError(f"{directory} already exists; choose another directory or remove it first")
+    decoded = {name: tensor.detach().to("cpu", torch.float32) for name, tensor in weights.items()}
+    _check_weights(decoded, config, directory)
+    _check_finite(decoded, directory)
+    stored: dict[str, Tensor] = {}
+    for name, tensor in decoded.items():
+        stored.update(_encode(name, tensor, dtype))
+    files = {
+        CONFIG_FILE: (json.dumps(config.to_json(), indent=2) + "\n").encode(),
+        TOKENIZER_FILE: tokenizer_json.encode(),
+        WEIGHTS_FILE: save(stored, metadata={"format": "pt", "dtype": dtype}),
+    }
+    temporary = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.mkdir()
+        for name, data in files.items():
+            write_durably(temporary / name, [data])
+        fsync_directory(temporary)
+        temporary.rename(directory)
+        fsync_directory(directory.parent)
+    except OSError as e:
+        raise write_error(e, directory) from e
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(temporary)  # gone already when all went well
+
+
+def fingerprints(config: EncoderConfig, tokenizer_json: str, weights: Mapping[str, Tensor]) -> tuple[str, str]:
+    """Return the fingerprints, hex, of the whole encoder and of the part that makes passage vectors."""
+    with ThreadPoolExecutor(max_workers=4) as executor:  # hashing releases the interpreter lock
+        names = sorted(weights)
+        digests = dict(zip(names, executor.map(lambda name: _tensor_sha256(weights[name]), names), strict=True))
+    tokenizer = hashlib.sha256(tokenizer_json.encode()).hexdigest()
+    settings = config.to_json()
+    passage_settings = {name: settings[name] for name in _PASSAGE_SETTINGS}
+    passage_weights = {name: digest for name, digest in digests.items() if not name.startswith("query_")}
+    return _sha256_of(settings, tokenizer, digests), _sha256_of(passage_settings, tokenizer, passage_weights)
+
+
+def _sha256_of(settings: JSON, tokenizer: str, digests: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps([settings, tokenizer, digests], sort_keys=True).encode()).hexdigest()
+
+
+def _tensor_sha256(tensor: Tensor) -> str:
+    digest = hashlib.sha256(json.dumps(list(tensor.shape)).encode())
+    digest.update(tensor.contiguous().numpy().reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as e:
+        raise EncoderError(f"{path} is missing; a model directory holds {_wanted_files()}") from e
+    except (OSError, UnicodeDecodeError) as e:
+        raise EncoderError(f"cannot read {path}: {e}; copy the model directory again") from e
+
+
+def _wanted_files() -> str:
+    return f"{CONFIG_FILE}, {TOKENIZER_FILE} and {WEIGHTS_FILE}"
+
+
+def _parse_json(text: str, path: Path) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as e:
+        raise EncoderError(f"{path} is not JSON ({e}); copy the model directory again") from e
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the file's tensors as float32, scales applied, unused ones left out, aliases resolved."""
+    if not path.is_file():
+        raise EncoderError(f"{path} is missing; a model directory holds {_wanted_files()}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
+    except (SafetensorError, OSError) as e:
+        raise EncoderError(f"cannot read {path}: {e}; copy the model directory again") from e
+    _check_finite(stored, path)
+    weights: dict[str, Tensor] = {}
+    for name, tensor in stored.items():
+        if name.endswith(_SCALE) and name.removesuffix(_SCALE) in stored:
+            continue
+        scale = stored.get(name + _SCALE)
+        if _UNUSED.search(name):
+            continue
+        ours = _ALIASES.get(name, name)
+        if ours in weights:
+            raise EncoderError(f"{path} holds both {ours} and {name}, which mean the same; remove one")
+        weights[ours] = _decode(name, tensor, scale, path)
+    return weights
+
+
+def _decode(name: str, tensor: Tensor, scale: Tensor | None, path: Path) -> Tensor:
+    if tensor.dtype == torch.int8:
+        if scale is None:
+            raise EncoderError(f"{path}: {name} is int8 without {name}{_SCALE}; copy the model directory again")
+        if scale.shape != tensor.shape[:1]:
+            raise EncoderError(
+                f"{path}: {name}{_SCALE} has shape {tuple(scale.shape)}, wanted {tuple(tensor.shape[:1])}, one per row"
+            )
+        # Exact: 7 bits times 11 bits fit into float32's 24.
+        return torch.mul(tensor, scale.float().view(-1, *[1] * (tensor.ndim - 1)))
+    if scale is not None:
+        raise EncoderError(f"{path}: {name} has a scale but is {tensor.dtype}, wanted int8; store it anew")
+    if tensor.dtype not in (torch.float16, torch.float32):
+        raise EncoderError(f"{path}: {name} is {tensor.dtype}, wanted float32, float16 or int8 with a scale")
+    return tensor.float()
+
+
+def _check_weights(weights: Mapping[str, Tensor], config: EncoderConfig, source: Path) -> None:
+    expected = {name: tuple(tensor.shape) for name, tensor in empty_model(config).state_dict().items()}
+    if missing := expected.keys() - weights.keys():
+        raise EncoderError(
+            f"{source} lacks {_some(missing)} of the {config.architecture} architecture; use the whole checkpoint"
+        )
+    if unexpected := weights.keys() - expected.keys():
+        raise EncoderError(
+            f"{source} holds {_some(unexpected)}, unknown to the {config.architecture} architecture with "
+            f"{config.backbone.num_hidden_layers} layers; correct config.json or remove the tensors"
+        )
+    misshapen = [
+        f"{name} is {tuple(tensor.shape)}, wanted {expected[name]}"
+        for name, tensor in weights.items()
+        if tuple(tensor.shape) != expected[name]
+    ]
+    if misshapen:
+        raise EncoderError(f"{source} does not fit its configuration: {_some(misshapen)}; correct config.json")
+
+
+def _check_finite(tensors: Mapping[str, Tensor], source: Path) -> None:
+    # A float32 sum is NaN or infinite when a value is, and many times faster than asking each of them.
+    if spoilt := [
+        name
+        for name, tensor in tensors.items()
+        if tensor.is_floating_point() and not math.isfinite(tensor.sum(dtype=torch.float32).item())
+    ]:
+        raise EncoderError(f"{source} holds NaN or infinite values in {_some(spoilt)}; train or copy it anew")
+
+
+def _some(names: Iterable[str]) -> str:
+    """Return the first few of the names, and how many more there are."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""
+    return ", ".join(ordered[:_LISTED]) + more
+
+
+def _encode(name: str, tensor: Tensor, dtype: WeightsDType) -> dict[str, Tensor]:
+    """Return what is stored for one tensor: itself, or int8 values and scales."""
+    if dtype == "float32":
+        return {name: tensor.contiguous()}
+    if dtype == "float16" or tensor.ndim != 2 or tensor.shape[0] < _MIN_INT8_ROWS:
+        half = tensor.to(torch.float16)
+        if not bool(torch.isfinite(half).all()):
+            raise EncoderError(f"{name} holds values beyond float16 (65504); store the model as float32")
+        return {name: half.contiguous()}
+    largest = tensor.abs().amax(dim=1)
+    scale = (largest / 127).to(torch.float16).clamp_min(_SMALLEST_HALF)
+    # One half up where rounding went down, so that no value of the row is clipped.
+    scale = (scale.view(torch.int16) + (scale.float() * 127 < largest).to(torch.int16)).view(torch.float16)
+    if not bool(torch.isfinite(scale).all()):
+        raise EncoderError(f"{name} holds values beyond float16's range times 127; store the model as float32")
+    codes = torch.round(tensor / scale.float()[:, None]).to(torch.int8)
+    return {name: codes.contiguous(), name + _SCALE: scale}

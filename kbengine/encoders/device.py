@@ -1,0 +1,63 @@
+"""Where and in what the encoders compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+
+from kbengine.errors import InvalidOptionError
+
+DTypeChoice = Literal["auto", "float32", "bfloat16"]
+DTYPES: tuple[DTypeChoice, ...] = get_args(DTypeChoice)
+
+# Processors without these compute bfloat16 by converting to float32 and back: slower than float32 itself.
+_BF16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
+
+
+def choose_device(choice: str) -> torch.device:
+    """Return the device meant: "auto" is CUDA where there is one, else the CPU.
+
+    Raises:
+        InvalidOptionError: the device has no such name or is not there.
+    """
+    if choice == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(choice)
+    except RuntimeError as e:
+        raise InvalidOptionError(f"device is {choice!r}, wanted auto, cpu or cuda[:number]") from e
+    if device.type not in ("cpu", "cuda"):
+        raise InvalidOptionError(f"device is {choice!r}, wanted auto, cpu or cuda[:number]")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InvalidOptionError(
+            f"device is {choice!r}, this machine shows {torch.cuda.device_count()} CUDA devices; use cpu or auto"
+        )
+    return device
+
+
+def choose_passage_dtype(choice: str, device: torch.device) -> torch.dtype:
+    """Return what passages are computed in: "auto" is bfloat16 where the hardware has it, else float32.
+
+    Raises:
+        InvalidOptionError: the dtype has no such name.
+    """
+    if choice not in DTYPES:
+        raise InvalidOptionError(f"dtype is {choice!r}, wanted one of {', '.join(DTYPES)}")
+    if choice == "auto":
+        has_bf16 = torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu_has_bf16()
+        return torch.bfloat16 if has_bf16 else torch.float32
+    return torch.bfloat16 if choice == "bfloat16" else torch.float32
+
+
+def cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor has bfloat16 instructions (AMX or AVX-512), as Linux lists them; false where unknown."""
+    try:
+        with cpuinfo.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("flags"):
+                    return not _BF16_FLAGS.isdisjoint(line.split())
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,389 @@
+"""The encoder as the rest of kbengine uses it: passages in, token vectors out; queries in, query vectors out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kbengine.encoders.checkpoint import CONFIG_FILE, fingerprints, read_checkpoint
+from kbengine.encoders.config import Architecture, EncoderConfig
+from kbengine.encoders.device import DTypeChoice, choose_device, choose_passage_dtype
+from kbengine.encoders.model import PhraseModel
+from kbengine.encoders.query_input import QueryInput, query_ids
+from kbengine.encoders.tokenization import TextTokenizer, TextTokens
+from kbengine.encoders.windows import Window, plan_batches, windows
+from kbengine.errors import EncoderError
+
+DEFAULT_ENCODER = "minilm-phrase"
+PASSAGES_PER_CALL = 2048
+"""Passages that are sorted by length together when they come as a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassageText:
+    """A passage and the title of its document, which is read but not stored; the title may be empty."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassageVectors:
+    """One encoded passage of t tokens; the arrays may be views into larger ones.
+
+    Attributes:
+        vectors: float32 (t, d), not normalised.
+        starts: int32 (t,), first character of each token in the passage's text.
+        ends: int32 (t,), the character after its last.
+        filter_logits: float32 (t, 2), start and end.
+        passage_vector: float32 (d,), L2-normalised (zeros when the encoder has none).
+        n_encoded_tokens: tokens that went through the encoder, with title, special tokens and overlaps.
+    """
+
+    vectors: NDArray[np.float32]
+    starts: NDArray[np.int32]
+    ends: NDArray[np.int32]
+    filter_logits: NDArray[np.float32]
+    passage_vector: NDArray[np.float32]
+    n_encoded_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVectors:
+    """n encoded queries.
+
+    Attributes:
+        start: float32 (n, d), not normalised.
+        end: float32 (n, d), not normalised.
+        passage: float32 (n, d), rows L2-normalised (zeros when the encoder has none).
+        n_tokens: int64 (n,), tokens encoded, special ones included.
+        truncated: bool (n,), whether some of the text was left out.
+    """
+
+    start: NDArray[np.float32]
+    end: NDArray[np.float32]
+    passage: NDArray[np.float32]
+    n_tokens: NDArray[np.int64]
+    truncated: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchCosts:
+    """How batches are made on one kind of device: most tokens in one, and what one more costs in tokens."""
+
+    max_tokens: int
+    overhead_tokens: int
+
+
+# On a CPU throughput is flat from 500 tokens on, and larger batches leave its caches; a GPU wants many tokens at once.
+_CPU = _BatchCosts(max_tokens=4096, overhead_tokens=24)
+_CUDA = _BatchCosts(max_tokens=65536, overhead_tokens=4096)
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """One input of the phrase encoder: a window of a passage behind its title."""
+
+    passage: int
+    title: list[int]
+    tokens: TextTokens
+    window: Window
+
+    @property
+    def n_tokens(self) -> int:
+        return 3 + len(self.title) + self.window.end - self.window.begin
+
+    @property
+    def first_text_position(self) -> int:
+        return 2 + len(self.title)
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """What one input gave: vectors and logits of the tokens it owns, and the mean state of all its tokens."""
+
+    vectors: NDArray[np.float32]
+    filter_logits: NDArray[np.float32]
+    mean_state: NDArray[np.float32]
+
+
+class Encoder:
+    """A phrase encoder ready for use. Nothing in it changes after loading: use it from several threads."""
+
+    def __init__(
+        self,
+        model: PhraseModel,
+        tokenizer: TextTokenizer,
+        *,
+        name: str,
+        fingerprint: str,
+        passage_fingerprint: str,
+        device: torch.device,
+        passage_dtype: torch.dtype,
+        prepack: bool = True,
+    ) -> None:
+        """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in."""
+        self.name = name
+        self.fingerprint = fingerprint
+        self.passage_fingerprint = passage_fingerprint
+        self.config: EncoderConfig = model.config
+        self.device = device
+        self.passage_dtype = passage_dtype
+        self.tokenizer = tokenizer
+        self._model = model.prepare_inference(device, passage_dtype, prepack=prepack)
+        self._costs = _CUDA if device.type == "cuda" else _CPU
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str | Path = DEFAULT_ENCODER,
+        *,
+        device: str = "auto",
+        dtype: DTypeChoice = "auto",
+        prepack: bool = True,
+    ) -> Encoder:
+        """Return the encoder of a bundled model or of a model directory.
+
+        Args:
+            name_or_path: name of a bundled model, or a directory; `./name` for one called like a bundled model.
+            device: "auto", "cpu", "cuda" or "cuda:1".
+            dtype: what passages are computed in; "auto" is bfloat16 where the hardware has it. Queries are float32.
+            prepack: keep weights in oneDNN's layout on a CPU (same results, faster).
+
+        Raises:
+            EncoderError: there is no such model, or its directory is not whole.
+            InvalidOptionError: the device or dtype is not available.
+        """
+        where = choose_device(device)
+        passage_dtype = choose_passage_dtype(dtype, where)
+        name, directory = _find(name_or_path)
+        checkpoint = read_checkpoint(directory)
+        tokenizer = _tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
+        return cls(
+            checkpoint.model(),
+            tokenizer,
+            name=name,
+            fingerprint=checkpoint.fingerprint,
+            passage_fingerprint=checkpoint.passage_fingerprint,
+            device=where,
+            passage_dtype=passage_dtype,
+            prepack=prepack,
+        )
+
+    @classmethod
+    def from_model(
+        cls,
+        model: PhraseModel,
+        tokenizer_json: str,
+        *,
+        name: str = "unsaved",
+        device: str = "auto",
+        dtype: DTypeChoice = "auto",
+    ) -> Encoder:
+        """Return an encoder with a copy of a model's present weights, say in the middle of training."""
+        where = choose_device(device)
+        weights = {key: tensor.detach().to("cpu", torch.float32) for key, tensor in model.state_dict().items()}
+        whole, passages = fingerprints(model.config, tokenizer_json, weights)
+        return cls(
+            copy.deepcopy(model),
+            _tokenizer(tokenizer_json, model.config, name),
+            name=name,
+            fingerprint=whole,
+            passage_fingerprint=passages,
+            device=where,
+            passage_dtype=choose_passage_dtype(dtype, where),
+        )
+
+    @property
+    def d(self) -> int:
+        """The dimension of all vectors."""
+        return self.config.backbone.hidden_size
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture's name."""
+        return self.config.architecture
+
+    @property
+    def limits(self) -> EncoderConfig:
+        """The configuration, which holds the input lengths."""
+        return self.config
+
+    @property
+    def max_phrase_tokens(self) -> int:
+        """The longest phrase the encoder was trained for, in tokens."""
+        return self.config.max_phrase_tokens
+
+    def encode_passages(
+        self, passages: Sequence[PassageText], *, progress: Callable[[int], None] | None = None
+    ) -> list[PassageVectors]:
+        """Return each passage's vectors, in order.
+
+        Passages are sorted by length inside: give some 2,000 at once for speed, not a corpus (see
+        `iter_passage_batches`). Long ones are cut into overlapping windows; each token comes out once, from the window
+        in which it is most central.
+
+        Args:
+            passages: titles and texts.
+            progress: called after every batch with the number of tokens encoded in it.
+
+        Raises:
+            UsageError: a text is not valid Unicode.
+        """
+        tokens = self.tokenizer.tokens([passage.text for passage in passages])
+        inputs = self._passage_inputs(passages, tokens)
+        lengths = np.array([value.n_tokens for value in inputs], dtype=np.int64)
+        encoded: list[_Encoded | None] = [None] * len(inputs)
+        for batch in self._plan(lengths):
+            members = batch.tolist()
+            results = self._encode_inputs([inputs[i] for i in members], lengths[batch])
+            for i, result in zip(members, results, strict=True):
+                encoded[i] = result
+            if progress is not None:
+                progress(int(lengths[batch].sum()))
+        return _collect(tokens, inputs, [value for value in encoded if value is not None])
+
+    def iter_passage_batches(
+        self,
+        passages: Iterable[PassageText],
+        *,
+        passages_per_batch: int = PASSAGES_PER_CALL,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[list[PassageVectors]]:
+        """Return the vectors of a stream of passages, in order, a list for each so many of them."""
+        stream = iter(passages)
+        while chunk := list(islice(stream, passages_per_batch)):
+            yield self.encode_passages(chunk, progress=progress)
+
+    def encode_queries(self, inputs: Sequence[QueryInput], *, truncate: bool = False) -> QueryVectors:
+        """Return the vectors of queries of any mixture of kinds, in order; float32 throughout.
+
+        Args:
+            inputs: questions, slots, mentions, dialogues.
+            truncate: cut queries that are too long instead of refusing them; `truncated` tells.
+
+        Raises:
+            EmptyQueryError: a query has no text.
+            QueryTooLongError: a query is too long and `truncate` is not set.
+            QueryError: a query is not valid Unicode or of no known kind.
+        """
+        queries = query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
+        n_tokens = np.array([len(query.ids) for query in queries], dtype=np.int64)
+        start, end, passage = (np.empty((len(queries), self.d), dtype=np.float32) for _ in range(3))
+        for batch in self._plan(n_tokens):
+            ids, is_token = self._padded([queries[i].ids for i in batch.tolist()], n_tokens[batch])
+            with torch.inference_mode():
+                output = self._model.query_vectors(ids, is_token)
+            for array, tensor in zip((start, end, passage), output, strict=True):
+                array[batch] = tensor.cpu().numpy()
+        truncated = np.array([query.truncated for query in queries], dtype=np.bool_)
+        return QueryVectors(start, end, passage, n_tokens, truncated)
+
+    def _plan(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        costs = self._costs
+        return plan_batches(lengths, max_tokens=costs.max_tokens, overhead_tokens=costs.overhead_tokens)
+
+    def _passage_inputs(self, passages: Sequence[PassageText], tokens: Sequence[TextTokens]) -> list[_Input]:
+        """Return the windows of all passages, those of one passage side by side."""
+        distinct = list(dict.fromkeys(passage.title for passage in passages))
+        cut = self.config.max_title_tokens
+        titles = {title: ids[:cut] for title, ids in zip(distinct, self.tokenizer.ids(distinct), strict=True)}
+        inputs = []
+        for i, passage in enumerate(passages):
+            title = titles[passage.title]
+            room = self.config.max_passage_tokens - 3 - len(title)
+            inputs += [_Input(i, title, tokens[i], window) for window in windows(len(tokens[i].ids), room)]
+        return inputs
+
+    def _encode_inputs(self, inputs: Sequence[_Input], lengths: NDArray[np.int64]) -> list[_Encoded]:
+        """Return what a batch of inputs gives; its arrays are views into the batch's."""
+        cls_id, sep_id = self.tokenizer.cls_id, self.tokenizer.sep_id
+        rows = [
+            [cls_id, *value.title, sep_id, *value.tokens.ids[value.window.begin : value.window.end].tolist(), sep_id]
+            for value in inputs
+        ]
+        ids, is_token = self._padded(rows, lengths)
+        with torch.inference_mode():
+            states = self._model.passage_states(ids, is_token).float()  # (B, T, H)
+            logits = self._model.filter_logits(states).cpu().numpy()  # (B, T, 2)
+            means = self._model.passage_vectors(states, is_token).cpu().numpy()  # (B, H)
+            vectors = states.cpu().numpy()
+        encoded = []
+        for row, value in enumerate(inputs):
+            shift = value.first_text_position - value.window.begin
+            own = slice(value.window.own_begin + shift, value.window.own_end + shift)
+            encoded.append(_Encoded(vectors[row, own], logits[row, own], means[row]))
+        return encoded
+
+    def _padded(
+        self, rows: Sequence[Sequence[int]], lengths: NDArray[np.int64]
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the ids int64 (B, T) on the device and which are tokens, bool (B, T), or None when all are."""
+        width = int(lengths.max())
+        if int(lengths.min()) == width:
+            return torch.tensor(rows, dtype=torch.int64, device=self.device), None
+        ids = np.full((len(rows), width), self.tokenizer.pad_id, dtype=np.int64)
+        for row, values in enumerate(rows):
+            ids[row, : len(values)] = values
+        is_token = np.arange(width) < lengths[:, None]
+        return torch.from_numpy(ids).to(self.device), torch.from_numpy(is_token).to(self.device)
+
+
+def _collect(
+    tokens: Sequence[TextTokens], inputs: Sequence[_Input], encoded: Sequence[_Encoded]
+) -> list[PassageVectors]:
+    """Return one result for each passage from those of its windows."""
+    results = []
+    begin = 0
+    for i, of_passage in enumerate(tokens):
+        end = begin + 1
+        while end < len(inputs) and inputs[end].passage == i:
+            end += 1
+        parts = encoded[begin:end]
+        if len(parts) == 1:
+            vectors, logits, mean = parts[0].vectors, parts[0].filter_logits, parts[0].mean_state
+        else:
+            vectors = np.concatenate([part.vectors for part in parts])
+            logits = np.concatenate([part.filter_logits for part in parts])
+            n_tokens = [value.window.end - value.window.begin for value in inputs[begin:end]]
+            mean = np.average([part.mean_state for part in parts], axis=0, weights=n_tokens).astype(np.float32)
+        norm = float(np.linalg.norm(mean))
+        results.append(
+            PassageVectors(
+                vectors=vectors,
+                starts=of_passage.starts,
+                ends=of_passage.ends,
+                filter_logits=logits,
+                passage_vector=mean / np.float32(norm) if norm > 0 else mean,
+                n_encoded_tokens=sum(value.n_tokens for value in inputs[begin:end]),
+            )
+        )
+        begin = end
+    return results
+
+
+def _tokenizer(tokenizer_json: str, config: EncoderConfig, source: str) -> TextTokenizer:
+    return TextTokenizer(tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=source)
+
+
+def _find(name_or_path: str | Path) -> tuple[str, Path]:
+    """Return a model's name, under which `load` finds it again, and its directory."""
+    bundled = resources.files("kbengine").joinpath("models")
+    names = sorted(entry.name for entry in bundled.iterdir() if entry.joinpath(CONFIG_FILE).is_file())
+    if isinstance(name_or_path, str) and name_or_path in names:
+        return name_or_path, Path(str(bundled.joinpath(name_or_path)))
+    directory = Path(name_or_path).expanduser()
+    if directory.is_dir():
+        return str(directory.resolve()), directory
+    raise EncoderError(
+        f"there is no encoder {str(name_or_path)!r}: it is neither bundled (those are: {', '.join(names) or 'none'}) "
+        f"nor a directory ({directory.absolute()}); give one of these"
+    )

@@ -1,0 +1,161 @@
+"""Text to wordpieces, each with its exact characters in the text as given."""
+
+from __future__ import annotations
+
+import functools
+import json
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer
+
+from kbengine.errors import EncoderError, UsageError
+
+_CLS, _SEP, _PAD = "[CLS]", "[SEP]", "[PAD]"
+
+
+@dataclass(frozen=True)
+class TextTokens:
+    """The wordpieces of one text; three int32 arrays (t,).
+
+    `text[starts[i]:ends[i]]` is what token i was made from, never empty. Starts and ends do not decrease;
+    neighbours are disjoint, or equal where one character became several tokens (a Korean syllable).
+    """
+
+    ids: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    ends: NDArray[np.int32]
+
+
+class TextTokenizer:
+    """A WordPiece tokenizer to which all text is plain text: "[SEP]" written by a user is three ordinary tokens.
+
+    Special tokens come only from `cls_id`, `sep_id` and `pad_id`. Usable from several threads.
+    """
+
+    def __init__(self, tokenizer_json: str, *, uncased: bool, vocab_size: int, source: str) -> None:
+        """Parse the text of a `tokenizer.json`.
+
+        Raises:
+            EncoderError: it is not one, lacks a special token, or does not fit the model.
+        """
+        try:
+            self._tokenizer = Tokenizer.from_str(tokenizer_json)
+            normalizer = json.loads(tokenizer_json).get("normalizer") or {}
+        except Exception as e:  # the library raises bare Exception on bad input
+            raise EncoderError(f"{source}: tokenizer.json cannot be used ({e}); copy the model directory again") from e
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+        lowers = normalizer.get("lowercase")
+        if isinstance(lowers, bool) and lowers != uncased:
+            raise EncoderError(
+                f"{source}: config.json says uncased is {uncased}, tokenizer.json has lowercase {lowers}; "
+                "use the tokenizer the model was trained with"
+            )
+        largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        if largest >= vocab_size:
+            raise EncoderError(
+                f"{source}: tokenizer.json has token ids up to {largest}, the model embeds {vocab_size}; "
+                "use the tokenizer the model was trained with"
+            )
+        self.cls_id, self.sep_id, self.pad_id = (self._special(name, source) for name in (_CLS, _SEP, _PAD))
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text, without special tokens.
+
+        Raises:
+            UsageError: a text is not valid Unicode.
+        """
+        if not texts:
+            return []
+        try:
+            encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError as e:
+            raise _not_unicode(texts, e) from e
+        return [encoding.ids for encoding in encodings]
+
+    def tokens(self, texts: Sequence[str]) -> list[TextTokens]:
+        """Return the tokens of each text with their characters, without special tokens.
+
+        Raises:
+            UsageError: a text is not valid Unicode.
+        """
+        if not texts:
+            return []
+        try:
+            encodings: list[Encoding] = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        except TypeError as e:
+            raise _not_unicode(texts, e) from e
+        # One array for all texts and views for each: converting text by text would cost several times as much.
+        all_ids = [encoding.ids for encoding in encodings]
+        cuts = np.cumsum([len(ids) for ids in all_ids])
+        n = int(cuts[-1])
+        ids = np.fromiter(chain.from_iterable(all_ids), dtype=np.int32, count=n)
+        offsets = chain.from_iterable(chain.from_iterable(encoding.offsets for encoding in encodings))
+        spans = np.fromiter(offsets, dtype=np.int32, count=2 * n).reshape(n, 2)
+        starts, ends = spans[:, 0].copy(), spans[:, 1].copy()
+        tokenized = []
+        begin = 0
+        for text, end in zip(texts, cuts.tolist(), strict=True):
+            tokens = TextTokens(ids[begin:end], starts[begin:end], ends[begin:end])
+            tokenized.append(tokens if text.isascii() else _cover_marks(text, tokens))
+            begin = end
+        return tokenized
+
+    def _special(self, name: str, source: str) -> int:
+        token_id: int | None = self._tokenizer.token_to_id(name)
+        if token_id is None:
+            raise EncoderError(f"{source}: tokenizer.json has no {name} token; use a BERT tokenizer")
+        return token_id
+
+
+def _cover_marks(text: str, tokens: TextTokens) -> TextTokens:
+    """Return the tokens with each end moved over the combining marks that follow it.
+
+    An uncased tokenizer drops accents written as characters of their own. Those inside a word lie between the offsets
+    of its letters, but one after the last letter would be left outside: the phrase "café" would be quoted as "cafe".
+    """
+    if not len(tokens.ids):
+        return tokens
+    codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+    is_mark = np.append(_mark_table()[np.minimum(codes, _MARK_TABLE_SIZE - 1)], False)
+    limits = np.append(tokens.starts[1:], np.int32(len(text)))
+    ends = tokens.ends.copy()
+    while (moving := is_mark[ends] & (ends < limits)).any():
+        ends += moving
+    # Tokens that share one character share its marks too.
+    same = tokens.starts[:-1] == tokens.starts[1:]
+    for i in np.flatnonzero(same)[::-1]:
+        ends[i] = max(ends[i], ends[i + 1])
+    return TextTokens(tokens.ids, tokens.starts, ends)
+
+
+_MARK_TABLE_SIZE = 0x20000
+
+
+@functools.cache
+def _mark_table() -> NDArray[np.bool_]:
+    """Return bool (_MARK_TABLE_SIZE,): whether the character is a non-spacing or enclosing mark; the last is false."""
+    table = np.fromiter((unicodedata.category(chr(c)) in ("Mn", "Me") for c in range(_MARK_TABLE_SIZE)), dtype=np.bool_)
+    table[-1] = False  # stands for all characters beyond the table
+    return table
+
+
+def _not_unicode(texts: Sequence[str], error: TypeError) -> UsageError:
+    """Return the error for a text that cannot be written as UTF-8 (a lone surrogate), or that is no text."""
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            return UsageError(f"text {i} is {type(text).__name__}, wanted str")
+        try:
+            text.encode()
+        except UnicodeEncodeError as e:
+            return UsageError(
+                f"text {i} has {text[e.start]!r} at character {e.start}, which is half of a surrogate pair and no "
+                "character; decode the input as UTF-8 or remove it"
+            )
+    return UsageError(f"a text cannot be tokenised: {error}")

@@ -1,0 +1,48 @@
+"""The facts of a knowledge base as people and programs read them, the same for command line and service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from storage.information import KBInfo
+
+
+def kb_facts(info: KBInfo) -> dict[str, Any]:
+    """Return counts, sizes, settings and the last commits as plain JSON values."""
+    total_bytes = sum(info.bytes_by_kind.values())
+    settings = info.settings
+    return {
+        "path": str(info.path),
+        "state": settings.build_state,
+        "generation": info.generation,
+        "documents": info.documents,
+        "passages": info.passages,
+        "tokens": info.tokens_total,
+        "stored_vectors": info.tokens_stored,
+        "kept_fraction": round(info.kept_fraction, 4),
+        "deleted_documents_not_compacted": info.tombstones,
+        "segments": info.segments,
+        "bytes": total_bytes,
+        "bytes_by_kind": info.bytes_by_kind,
+        "bytes_per_vector": round(total_bytes / info.tokens_stored, 1) if info.tokens_stored else None,
+        "encoder": settings.encoder_name,
+        "encoder_fingerprint": settings.encoder_fingerprint,
+        "dimension": settings.d,
+        "filter": {name: value for name, value in settings.filter.items() if value is not None} or "none",
+        "created_at": settings.created_at,
+        "kbengine_version": settings.kbengine_version,
+        "format_version": settings.format_version,
+        "last_commits": [
+            {
+                "generation": entry.generation,
+                "at": entry.at,
+                "operation": entry.operation,
+                "added": entry.documents_added,
+                "replaced": entry.documents_replaced,
+                "deleted": entry.documents_deleted,
+                "note": entry.note,
+            }
+            for entry in info.last_commits
+        ],
+    }

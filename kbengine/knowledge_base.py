@@ -1,0 +1,240 @@
+"""A knowledge base opened for use: search, add and delete from Python, from as many threads as you like."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+
+from kbengine.corpus.document import CorpusDocument, CorpusPassage
+from kbengine.errors import EncoderMismatchError, InvalidOptionError
+from kbengine.filtering import FilterOptions
+from kbengine.query import Effort, Query, SearchOptions, Unit, Weights
+
+if TYPE_CHECKING:
+    from kbengine.encoders.device import DTypeChoice
+    from kbengine.encoders.encoder import Encoder
+    from kbengine.results import SearchResult
+    from storage.information import KBInfo
+    from storage.records import Commit
+
+
+@dataclass(frozen=True)
+class KnowledgeBaseOptions:
+    """How to open a knowledge base."""
+
+    device: str = "auto"
+    dtype: DTypeChoice = "auto"
+    lock_timeout_s: float = 10.0
+
+
+class SearchKeywords(TypedDict, total=False):
+    """The keywords of `KnowledgeBase.search`; see `SearchOptions` for what each means."""
+
+    k: int
+    unit: Unit | None
+    weights: Weights | None
+    effort: Effort
+    nprobe: int | None
+    max_phrase_tokens: int | None
+    explain: bool
+    truncate: bool
+
+
+class KnowledgeBase:
+    """One knowledge base: `KnowledgeBase.open(path)`, then `.search`, `.add`, `.delete`.
+
+    Searching takes no lock and sees every commit, also of other processes, from the next call on. The first change takes
+    the writer lock and keeps it until `close`.
+    """
+
+    def __init__(self, path: Path, encoder: Encoder, options: KnowledgeBaseOptions) -> None:
+        from kbengine.searcher import Searcher
+        from storage.reader import KBReader
+
+        self.path = path
+        self.encoder = encoder
+        self._options = options
+        self._reader = KBReader.open(path)
+        try:
+            _check_encoder(encoder, self._reader.settings.encoder_name, self._reader.settings.encoder_fingerprint, path)
+        except EncoderMismatchError:
+            self._reader.close()
+            raise
+        self._searcher = Searcher(self._reader, encoder)
+        self._write_lock = threading.Lock()
+        self._writer: Any = None
+
+    @classmethod
+    def open(
+        cls, path: str | Path, encoder: Encoder | str | None = None, *, options: KnowledgeBaseOptions | None = None
+    ) -> KnowledgeBase:
+        """Return the knowledge base in the directory `path`, ready to answer.
+
+        Args:
+            path: the directory.
+            encoder: an encoder, or the name or directory of one; by default the one the knowledge base was built with.
+            options: device, number type and lock timeout.
+
+        Raises:
+            NotAKnowledgeBaseError: there is none.
+            BuildIncompleteError: its build was interrupted.
+            FormatTooNewError: a newer kbengine wrote it.
+            EncoderMismatchError: the encoder is not the one that made its vectors.
+            CorruptError: a file is not what was written.
+        """
+        from kbengine.encoders.encoder import Encoder
+        from storage.reader import KBReader
+
+        options = options or KnowledgeBaseOptions()
+        path = Path(path)
+        if encoder is None or isinstance(encoder, str):
+            if encoder is None:
+                with KBReader.open(path) as reader:
+                    encoder = reader.settings.encoder_name
+            encoder = Encoder.load(encoder, device=options.device, dtype=options.dtype)
+        knowledge_base = cls(path, encoder, options)
+        knowledge_base.warm_up()
+        return knowledge_base
+
+    def warm_up(self) -> None:
+        """Load and check every segment now rather than in the first query.
+
+        Raises:
+            CorruptError: a file is not what was written.
+        """
+        self._reader.snapshot()
+
+    def __enter__(self) -> KnowledgeBase:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @overload
+    def search(  # type: ignore[overload-overlap]  # a str is a sequence of str; one query is what it means
+        self, query: str | Query, **keywords: Unpack[SearchKeywords]
+    ) -> SearchResult: ...
+
+    @overload
+    def search(self, query: Sequence[str | Query], **keywords: Unpack[SearchKeywords]) -> list[SearchResult]: ...
+
+    def search(
+        self, query: str | Query | Sequence[str | Query], **keywords: Unpack[SearchKeywords]
+    ) -> SearchResult | list[SearchResult]:
+        """Return the answer to one query, or a list of answers to a list of queries, in order.
+
+        Args:
+            query: a question, a `Query` (see `adapters.tasks` for the other tasks), or a sequence of them.
+            **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there are
+                no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`, `explain`
+                (the parts of each score), `truncate` (cut a query that is too long instead of refusing it).
+
+        Raises:
+            QueryError: a query is empty or too long.
+            InvalidOptionError: an option is out of its range.
+        """
+        options = SearchOptions(**keywords)
+        if isinstance(query, str | Query):
+            return self._searcher.search([_as_query(query)], options)[0]
+        return self._searcher.search([_as_query(one) for one in query], options)
+
+    def add(
+        self, documents: Iterable[CorpusDocument | Mapping[str, Any]], *, replace: bool = True, op_id: str | None = None
+    ) -> Commit:
+        """Return the commit that added the documents; they are durable and found from the next query on.
+
+        Args:
+            documents: `CorpusDocument`s, or mappings with `id`, `title`, `text` (a string, paragraphs split at blank
+                lines, or a list of paragraphs) and optionally `url` and `meta`.
+            replace: a document whose id exists replaces it; otherwise that is an error.
+            op_id: names the operation: asking again with the same name changes nothing and gives the same commit.
+
+        Raises:
+            DuplicateDocumentError: an id comes twice, or exists and `replace` is off.
+            StorageFullError: no space; nothing was changed.
+            LockedError: another process is writing.
+        """
+        from kbengine.builder import stored_threshold
+        from kbengine.building import DocumentEncoder
+
+        settings = self._reader.settings
+        plain = [_as_document(document) for document in documents]
+        filter_options = FilterOptions.from_json(settings.filter)
+        chunk = DocumentEncoder(self.encoder, filter_options).encode(plain, threshold=stored_threshold(settings))
+        with self._write_lock:
+            commit: Commit = self._open_writer().add(chunk.documents, replace=replace, op_id=op_id)
+        return commit
+
+    def delete(self, doc_ids: Sequence[str], *, op_id: str | None = None) -> Commit:
+        """Return the commit that deleted the documents: none of them is in an answer from the next query on.
+
+        Raises:
+            UnknownDocumentError: an id is not there; then nothing is deleted.
+        """
+        with self._write_lock:
+            commit: Commit = self._open_writer().delete(doc_ids, op_id=op_id)
+        return commit
+
+    def compact(self, *, purge: bool = False) -> None:
+        """Merge segments, drop deleted documents for good and give their space back."""
+        with self._write_lock:
+            self._open_writer().compact(purge=purge)
+
+    def info(self) -> KBInfo:
+        """Return counts, sizes, settings and the last commits."""
+        return self._reader.info()
+
+    def close(self) -> None:
+        """Finish background merging, give the writer lock back and close all files."""
+        with self._write_lock:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+        self._reader.close()
+
+    def _open_writer(self) -> Any:
+        from storage.writer import KBWriter
+
+        if self._writer is None:
+            self._writer = KBWriter.open(self.path, lock_timeout_s=self._options.lock_timeout_s)
+        return self._writer
+
+
+def _check_encoder(encoder: Encoder, name: str, fingerprint: str, path: Path) -> None:
+    if encoder.fingerprint != fingerprint:
+        raise EncoderMismatchError(
+            f"{path} was built with encoder {name!r} (fingerprint {fingerprint[:12]}), the one given has fingerprint "
+            f"{encoder.fingerprint[:12]}; open it with the encoder it was built with, or build it anew"
+        )
+
+
+def _as_query(query: str | Query) -> Query:
+    return query if isinstance(query, Query) else Query.question(query)
+
+
+def _as_document(document: CorpusDocument | Mapping[str, Any]) -> CorpusDocument:
+    """Return the document, made from a mapping if it is one."""
+    if isinstance(document, CorpusDocument):
+        return document
+    unknown = set(document) - {"id", "title", "text", "url", "meta"}
+    missing = {"id", "title", "text"} - set(document)
+    if unknown or missing:
+        raise InvalidOptionError(
+            f"a document has keys {sorted(document)}, wanted 'id', 'title', 'text' and optionally 'url' and 'meta'"
+        )
+    text = document["text"]
+    paragraphs = [part for part in text.split("\n\n") if part.strip()] if isinstance(text, str) else list(text)
+    passages = tuple(
+        CorpusPassage(ordinal=i, text=paragraph) for i, paragraph in enumerate(paragraphs, start=1) if paragraph.strip()
+    )
+    return replace(
+        CorpusDocument(doc_id=str(document["id"]), title=document["title"], url=None, meta={}, passages=passages),
+        url=document.get("url"),
+        meta=dict(document.get("meta", {})),
+    )

@@ -1,0 +1,82 @@
+"""What is asked: the text to encode, the text to match lexically, the weights of the three signals and the unit wanted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from kbengine.encoders.query_input import QueryInput, QuestionInput
+from kbengine.errors import InvalidOptionError
+
+Unit = Literal["phrase", "sentence", "passage", "document"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+Effort = Literal["low", "normal", "high", "exact"]
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+
+MAX_K = 1000
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights in `score = phrase·phrase_score + passage·passage_score + lexical·bm25`.
+
+    `phrase_score` is `start·q_start + end·q_end` (tens), `passage_score` a cosine (below 1), `bm25` a BM25 sum (tens),
+    so the passage weight is naturally large.
+    """
+
+    phrase: float = 1.0
+    passage: float = 30.0
+    lexical: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("phrase", "passage", "lexical"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise InvalidOptionError(
+                    f"weight '{name}' is {value}, wanted a finite number from 0 up; leave it out to take the task's default"
+                )
+        if self.phrase == self.passage == self.lexical == 0:
+            raise InvalidOptionError("all three weights are 0, so nothing could be ranked; give one a positive value")
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query: `input` is encoded, `lexical` matched by BM25 (text and the weight of its terms)."""
+
+    input: QueryInput
+    lexical: tuple[tuple[str, float], ...] = ()
+    weights: Weights = Weights()
+    unit: Unit = "phrase"
+
+    @classmethod
+    def question(cls, text: str) -> Query:
+        """Return the query of a plain question or of free text."""
+        return cls(input=QuestionInput(text), lexical=((text, 1.0),))
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search; `None` takes the query's own choice or one made from the size of the knowledge base."""
+
+    k: int = 10
+    unit: Unit | None = None
+    weights: Weights | None = None
+    effort: Effort = "normal"
+    nprobe: int | None = None
+    max_phrase_tokens: int | None = None
+    explain: bool = False
+    truncate: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k <= MAX_K:
+            raise InvalidOptionError(f"k is {self.k}, wanted 1 to {MAX_K}; ask for fewer answers")
+        if self.unit is not None and self.unit not in UNITS:
+            raise InvalidOptionError(f"unit is {self.unit!r}, wanted one of {', '.join(UNITS)}")
+        if self.effort not in EFFORTS:
+            raise InvalidOptionError(f"effort is {self.effort!r}, wanted one of {', '.join(EFFORTS)}")
+        if self.nprobe is not None and self.nprobe < 1:
+            raise InvalidOptionError(f"nprobe is {self.nprobe}, wanted 1 or more (or leave it out)")
+        if self.max_phrase_tokens is not None and not 1 <= self.max_phrase_tokens <= 64:
+            raise InvalidOptionError(f"the longest phrase is {self.max_phrase_tokens} tokens, wanted 1 to 64")

@@ -1,0 +1,99 @@
+"""The best phrases inside candidate windows, from the stored codes, for one query at a time and without a loop over tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PhraseScores:
+    """The best phrase that begins at each candidate row.
+
+    Attributes:
+        first_rows: int64 (r,), global rows of the first tokens.
+        last_rows: int64 (r,), global rows of the last tokens (inclusive).
+        passages: int64 (r,), snapshot passage indices.
+        start: float32 (r,), start·q_start.
+        end: float32 (r,), end·q_end of the chosen last token.
+    """
+
+    first_rows: Int64
+    last_rows: Int64
+    passages: Int64
+    start: Float32
+    end: Float32
+
+
+def expand_ranges(first: Int64, stop: Int64) -> tuple[Int64, Int64]:
+    """Return all rows of the half-open ranges, concatenated, and for each row the number of its range; both int64 (r,)."""
+    lengths = stop - first
+    total = int(lengths.sum())
+    range_numbers = np.repeat(np.arange(len(first), dtype=np.int64), lengths)
+    range_offsets = np.cumsum(lengths) - lengths
+    rows = np.arange(total, dtype=np.int64) - np.repeat(range_offsets, lengths) + np.repeat(first, lengths)
+    return rows, range_numbers
+
+
+def merge_ranges(first: Int64, stop: Int64, passages: Int64) -> tuple[Int64, Int64, Int64]:
+    """Return the ranges with overlapping ones joined, in row order; ranges of different passages never overlap."""
+    if len(first) == 0:
+        return first, stop, passages
+    order = np.lexsort((stop, first))
+    first, stop, passages = first[order], stop[order], passages[order]
+    reach = np.maximum.accumulate(stop)
+    opens = np.ones(len(first), dtype=np.bool_)
+    opens[1:] = first[1:] >= reach[:-1]
+    begins = np.flatnonzero(opens)
+    ends = np.append(begins[1:], len(first)) - 1
+    return first[begins], reach[ends], passages[begins]
+
+
+def best_phrases(
+    start_scores: Float32,
+    end_scores: Float32,
+    *,
+    rows: Int64,
+    range_stops: Int64,
+    token_ordinals: Int64,
+    passages: Int64,
+    max_phrase_tokens: int,
+) -> PhraseScores:
+    """Return for each row the best phrase that begins there: `max over j of start[i] + end[j]` (DensePhrases, Eq. 4).
+
+    The last token j is at or after i, inside the same range, and fewer than `max_phrase_tokens` tokens of the passage
+    away (counted over all its tokens, stored or not). Of equal ends the nearest wins, so ties are deterministic.
+
+    Args:
+        start_scores: float32 (r,), start·q_start of each row.
+        end_scores: float32 (r,), end·q_end of each row.
+        rows: int64 (r,), the global rows, ranges concatenated.
+        range_stops: int64 (r,), for each row the position in these arrays where its range stops.
+        token_ordinals: int64 (r,), the token's position in its passage.
+        passages: int64 (r,), snapshot passage index of each row.
+        max_phrase_tokens: the longest phrase, in tokens.
+    """
+    n = len(rows)
+    positions = np.arange(n, dtype=np.int64)
+    best_end = end_scores.copy()
+    best_at = positions.copy()
+    for step in range(1, max_phrase_tokens):  # over phrase lengths, not tokens: 20 vectorised passes
+        if step >= n:
+            break
+        head = slice(0, n - step)
+        ahead = slice(step, n)
+        inside = (positions[ahead] < range_stops[head]) & (
+            token_ordinals[ahead] - token_ordinals[head] < max_phrase_tokens
+        )
+        better = inside & (end_scores[ahead] > best_end[head])
+        if better.any():
+            best_end[head] = np.where(better, end_scores[ahead], best_end[head])
+            best_at[head] = np.where(better, positions[ahead], best_at[head])
+        elif not inside.any():
+            break
+    return PhraseScores(first_rows=rows, last_rows=rows[best_at], passages=passages, start=start_scores, end=best_end)

@@ -1,0 +1,228 @@
+"""Search: encode, find candidates by three signals, rescore every phrase in them, aggregate to the unit, resolve to text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbengine.aggregation import ScoredPhrases, distinct_positions, rank_phrases
+from kbengine.candidates import candidate_ranges, top_passages
+from kbengine.query import Query, SearchOptions, Unit, Weights
+from kbengine.resolving import Resolver
+from kbengine.results import SearchResult
+from kbengine.scoring import best_phrases, expand_ranges
+from storage.terms import terms_of
+
+if TYPE_CHECKING:
+    from kbengine.encoders.encoder import Encoder
+    from storage.reader import KBReader
+    from storage.snapshot import Snapshot
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+TOKENS_PER_SEARCH = 100
+"""Nearest start tokens, and as many end tokens, taken per query (the papers' top-k of query-side training)."""
+PASSAGES_PER_SEARCH = 50
+"""Passages taken per query from passage vectors, and as many from lexical search."""
+EFFORT_FACTORS = {"low": 0.25, "normal": 1.0, "high": 4.0, "exact": 1.0}
+GATHER_ROWS = 1 << 16
+"""Rows whose codes are turned into float32 at once: 100 MB at d = 384."""
+
+
+@dataclass(frozen=True)
+class _QueryVectors:
+    """One query's vectors and lexical scores: start, end, passage float32 (d,), lexical float32 (n_passages,) or None."""
+
+    start: Float32
+    end: Float32
+    passage: Float32
+    lexical: Float32 | None
+
+
+class Searcher:
+    """Answers queries from one knowledge base with one encoder; usable from several threads at once."""
+
+    def __init__(self, reader: KBReader, encoder: Encoder) -> None:
+        self._reader = reader
+        self._encoder = encoder
+        self._resolver = Resolver(reader)
+
+    def search(self, queries: Sequence[Query], options: SearchOptions) -> list[SearchResult]:
+        """Return one result per query, in order; each is what the query would get alone.
+
+        Timings are those of the whole call, not divided by the number of queries.
+
+        Raises:
+            QueryError: a query is empty or longer than the encoder takes (unless `options.truncate`).
+            CorruptError: the stored text of an answer is not what was written.
+        """
+        if not queries:
+            return []
+        clock = time.perf_counter
+        began = clock()
+        encoded = self._encoder.encode_queries([query.input for query in queries], truncate=options.truncate)
+        encoded_at = clock()
+        snapshot = self._reader.snapshot()
+        weights = [options.weights or query.weights for query in queries]
+        units = [options.unit or query.unit for query in queries]
+        lexical = [
+            snapshot.lexical_scores(_term_weights(query)) if weight.lexical > 0 and query.lexical else None
+            for query, weight in zip(queries, weights, strict=True)
+        ]
+        lexical_at = clock()
+        token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
+        nearest_at = clock()
+        chosen = []
+        for i in range(len(queries)):
+            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i])
+            chosen.append(
+                self._choose(snapshot, vectors, weights[i], units[i], options, token_rows[i], passage_hits[i])
+            )
+        rescored_at = clock()
+        hits = self._resolver.resolve(snapshot, chosen, units, options)
+        done = clock()
+        timings = {
+            "encode": (encoded_at - began) * 1e3,
+            "lexical": (lexical_at - encoded_at) * 1e3,
+            "nearest": (nearest_at - lexical_at) * 1e3,
+            "rescore": (rescored_at - nearest_at) * 1e3,
+            "resolve": (done - rescored_at) * 1e3,
+            "total": (done - began) * 1e3,
+        }
+        return [
+            SearchResult(
+                hits=hits[i],
+                generation=snapshot.generation,
+                encoder=self._encoder.fingerprint,
+                n_query_tokens=int(encoded.n_tokens[i]),
+                truncated=bool(encoded.truncated[i]),
+                timings_ms=timings,
+            )
+            for i in range(len(queries))
+        ]
+
+    def _nearest(
+        self,
+        snapshot: Snapshot,
+        start: Float32,
+        end: Float32,
+        passage: Float32,
+        options: SearchOptions,
+        growth: int = 1,
+    ) -> tuple[list[Int64], list[Int64]]:
+        """Return for each query the rows of its nearest tokens and the indices of its nearest passages."""
+        n = len(start)
+        factor = EFFORT_FACTORS[options.effort] * growth
+        nprobe = None if options.nprobe is None else options.nprobe * growth
+        exact = options.effort == "exact"
+        n_tokens = max(TOKENS_PER_SEARCH, 2 * options.k) * growth
+        n_passages = max(PASSAGES_PER_SEARCH, options.k) * growth
+        _, rows = snapshot.search_tokens(
+            np.concatenate([start, end]), n_tokens, nprobe=nprobe, exact=exact
+        )
+        _, passages = snapshot.search_passages(passage, n_passages, nprobe=nprobe, exact=exact)
+        token_rows = [np.unique(np.concatenate([rows[i], rows[n + i]])) for i in range(n)]
+        return [row[row >= 0] for row in token_rows], [found[found >= 0] for found in passages]
+
+    def _choose(
+        self,
+        snapshot: Snapshot,
+        vectors: _QueryVectors,
+        weights: Weights,
+        unit: Unit,
+        options: SearchOptions,
+        token_rows: Int64,
+        passage_hits: Int64,
+    ) -> ScoredPhrases:
+        """Return the best phrases that stand for k distinct units, fetching more candidates until there are k."""
+        growth = 1
+        while True:
+            n_lexical = max(PASSAGES_PER_SEARCH, options.k) * growth
+            named = [passage_hits if weights.passage > 0 else passage_hits[:0]]
+            if vectors.lexical is not None:
+                named.append(top_passages(vectors.lexical, snapshot.live_passages, n_lexical))
+            exhausted = n_lexical >= snapshot.n_passages
+            if exhausted and growth > 1:
+                named = [np.flatnonzero(snapshot.live_passages)]
+            scored = self._score(snapshot, vectors, weights, options, token_rows, np.concatenate(named))
+            wanted = options.k if unit != "sentence" else 4 * options.k
+            positions = distinct_positions(scored, snapshot, unit, wanted)
+            enough = len(positions) >= options.k if unit != "sentence" else len(positions) >= 2 * options.k
+            if enough or (exhausted and growth > 1) or snapshot.n_rows == 0:
+                return scored.take(np.asarray(positions, dtype=np.int64))
+            growth *= 2
+            rows, hits = self._nearest(
+                snapshot, vectors.start[None], vectors.end[None], vectors.passage[None], options, growth
+            )
+            token_rows, passage_hits = rows[0], hits[0]
+
+    def _score(
+        self,
+        snapshot: Snapshot,
+        vectors: _QueryVectors,
+        weights: Weights,
+        options: SearchOptions,
+        token_rows: Int64,
+        passages: Int64,
+    ) -> ScoredPhrases:
+        """Return the phrases of all candidate windows, scored and ranked."""
+        longest = options.max_phrase_tokens or self._encoder.max_phrase_tokens
+        ranges = candidate_ranges(snapshot, token_rows, passages, max_phrase_tokens=longest)
+        rows, range_numbers = expand_ranges(ranges.first, ranges.stop)
+        start, end = _inner_products(snapshot, rows, vectors)
+        stops = np.cumsum(ranges.stop - ranges.first)
+        best = best_phrases(
+            start,
+            end,
+            rows=rows,
+            range_stops=stops[range_numbers] if len(rows) else rows,
+            token_ordinals=snapshot.token_ordinals(rows).astype(np.int64),
+            passages=ranges.passages[range_numbers] if len(rows) else rows,
+            max_phrase_tokens=longest,
+        )
+        # Passage and lexical scores are the same for all phrases of a range: computed once per range.
+        passage_scores = snapshot.passage_vectors(ranges.passages) @ vectors.passage * np.float32(weights.passage)
+        if vectors.lexical is None:
+            lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
+        else:
+            lexical_scores = vectors.lexical[ranges.passages] * np.float32(weights.lexical)
+        scored = ScoredPhrases(
+            first_rows=best.first_rows,
+            last_rows=best.last_rows,
+            passages=best.passages,
+            start=best.start * np.float32(weights.phrase),
+            end=best.end * np.float32(weights.phrase),
+            passage=passage_scores[range_numbers].astype(np.float32),
+            lexical=lexical_scores[range_numbers].astype(np.float32),
+            score=np.zeros(len(rows), dtype=np.float32),
+        )
+        total = scored.start + scored.end + scored.passage + scored.lexical
+        scored.score[:] = total
+        return rank_phrases(scored, max(4096, 32 * options.k))
+
+
+def _term_weights(query: Query) -> dict[str, float]:
+    """Return the weight of each stemmed term of the query's lexical texts; a term's weights add up."""
+    weights: dict[str, float] = {}
+    for text, weight in query.lexical:
+        for term in terms_of(text):
+            weights[term] = weights.get(term, 0.0) + weight
+    return weights
+
+
+def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> tuple[Float32, Float32]:
+    """Return start·q_start and end·q_end of the rows, both float32 (r,), in blocks of bounded memory."""
+    targets = np.stack([vectors.start, vectors.end], axis=1)  # (d, 2)
+    scores = np.empty((len(rows), 2), dtype=np.float32)
+    for begin in range(0, len(rows), GATHER_ROWS):
+        block = slice(begin, begin + GATHER_ROWS)
+        codes, scales = snapshot.gather(rows[block])
+        np.matmul(codes.astype(np.float32), targets, out=scores[block])
+        scores[block] *= scales[:, None]
+    return np.ascontiguousarray(scores[:, 0]), np.ascontiguousarray(scores[:, 1])

@@ -1,0 +1,88 @@
+"""A knowledge base of random vectors and an encoder that gives the vectors it was told: search without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from kbengine.encoders.encoder import QueryVectors
+from kbengine.query import Query
+from storage.records import NewDocument, NewPassage
+from storage.settings import KBSettings
+from storage.writer import KBWriter
+
+D = 16
+FINGERPRINT = "f" * 64
+WORDS = "amber basil cedar dune ember fjord grove heron iris jade kelp lark mesa nectar opal pine quartz reed".split()
+
+
+class VectorEncoder:
+    """Answers with vectors drawn from the query's own text, so that the same query always has the same vectors."""
+
+    d = D
+    fingerprint = FINGERPRINT
+    name = "synthetic"
+    max_phrase_tokens = 4
+
+    def encode_queries(self, inputs, *, truncate=False):
+        """Return random vectors seeded by each input's text."""
+        rows = []
+        for each in inputs:
+            rng = np.random.default_rng(sum(ord(c) * (i + 1) for i, c in enumerate(each.text)))
+            rows.append(rng.normal(size=(3, D)).astype(np.float32))
+        stacked = np.stack(rows)
+        passage = stacked[:, 2] / np.linalg.norm(stacked[:, 2], axis=1, keepdims=True)
+        n = len(inputs)
+        return QueryVectors(stacked[:, 0], stacked[:, 1], passage, np.full(n, 3), np.zeros(n, dtype=np.bool_))
+
+
+def random_document(rng: np.random.Generator, doc_id: str, *, n_passages: int = 3, keep: float = 0.7) -> NewDocument:
+    """Return a document of words with a random vector for each kept word."""
+    passages = []
+    for ordinal in range(1, n_passages + 1):
+        words = [str(rng.choice(WORDS)) for _ in range(int(rng.integers(6, 14)))]
+        words[0] = words[0].title()
+        text = " ".join(words[:5]) + ". " + " ".join([words[5].title(), *words[6:]]) + "."
+        starts, position = [], 0
+        for word in text.split(" "):
+            starts.append(position)
+            position += len(word) + 1
+        lengths = [len(word.rstrip(".")) for word in text.split(" ")]
+        kept = np.flatnonzero(rng.random(len(starts)) < keep)
+        if not len(kept):
+            kept = np.array([0])
+        vector = rng.normal(size=D).astype(np.float32)
+        passages.append(
+            NewPassage(
+                ordinal=ordinal,
+                text=text,
+                vectors=rng.normal(size=(len(kept), D)).astype(np.float32),
+                token_ordinals=kept.astype(np.uint32),
+                starts=np.array(starts, np.int32)[kept],
+                ends=(np.array(starts) + np.array(lengths)).astype(np.int32)[kept],
+                filter_logits=np.zeros((len(kept), 2), np.float32),
+                passage_vector=vector / np.linalg.norm(vector),
+                n_tokens=len(starts),
+            )
+        )
+    return NewDocument(doc_id=doc_id, title=f"Title {doc_id}", passages=tuple(passages))
+
+
+def synthetic_settings() -> KBSettings:
+    """Return the settings of a complete knowledge base for `VectorEncoder`."""
+    return KBSettings(encoder_name="synthetic", encoder_fingerprint=FINGERPRINT, d=D)
+
+
+def write_synthetic_kb(path: Path, *, n_documents: int = 40, seed: int = 5) -> None:
+    """Create a knowledge base of random documents `doc-0`, `doc-1`, … in several commits."""
+    rng = np.random.default_rng(seed)
+    with KBWriter.create(path, synthetic_settings()) as writer:
+        for begin in range(0, n_documents, 15):
+            ids = range(begin, min(begin + 15, n_documents))
+            writer.add([random_document(rng, f"doc-{i}") for i in ids])
+
+
+def question(text: str, **options: object) -> Query:
+    """Return the query of a plain text."""
+    return Query.question(text)

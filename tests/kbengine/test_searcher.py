@@ -1,0 +1,191 @@
+"""Search against a plain double loop over everything that is stored."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from kbengine.errors import InvalidOptionError
+from kbengine.query import UNITS, Query, SearchOptions, Weights
+from kbengine.searcher import Searcher
+from storage.reader import KBReader
+from storage.terms import terms_of
+from storage.writer import KBWriter
+from tests.kbengine.synthetic_kb import VectorEncoder, write_synthetic_kb
+
+WEIGHTS = Weights(phrase=1.0, passage=2.0, lexical=0.5)
+
+
+@pytest.fixture(scope="module")
+def kb_path(tmp_path_factory):
+    """A synthetic knowledge base with one deleted document."""
+    path = tmp_path_factory.mktemp("searcher") / "kb"
+    write_synthetic_kb(path)
+    with KBWriter.open(path) as writer:
+        writer.delete(["doc-7"])
+    return path
+
+
+@pytest.fixture
+def searcher(kb_path):
+    """A searcher on it."""
+    with KBReader.open(kb_path) as reader:
+        yield Searcher(reader, VectorEncoder())
+
+
+def every_phrase(path, query, weights=WEIGHTS, longest=VectorEncoder.max_phrase_tokens):
+    """Return (score, doc_id, passage_id, start, end) of every phrase, best first, from the stored codes."""
+    vectors = VectorEncoder().encode_queries([query.input])
+    with KBReader.open(path) as reader:
+        snapshot = reader.snapshot()
+        lexical = snapshot.lexical_scores(dict.fromkeys(terms_of(query.input.text), 1.0))
+        passages = reader.passages(snapshot.passage_ids)
+        documents = reader.documents(set(snapshot.document_ids.tolist()))
+        found = []
+        for i in np.flatnonzero(snapshot.live_passages):
+            rows = np.arange(snapshot.first_rows[i], snapshot.first_rows[i] + snapshot.token_counts[i])
+            codes, scales = snapshot.gather(rows)
+            stored = codes.astype(np.float32) * scales[:, None]
+            ordinals = snapshot.token_ordinals(rows)
+            start, end = stored @ vectors.start[0], stored @ vectors.end[0]
+            shared = weights.passage * float(snapshot.passage_vectors(np.array([i]))[0] @ vectors.passage[0])
+            shared += weights.lexical * float(lexical[i])
+            record = passages[int(snapshot.passage_ids[i])]
+            for a, b in itertools.combinations_with_replacement(range(len(rows)), 2):
+                if ordinals[b] - ordinals[a] < longest:
+                    score = weights.phrase * float(start[a] + end[b]) + shared
+                    where = (int(record.offsets.starts[a]), int(record.offsets.ends[b]))
+                    found.append((score, documents[record.document_id].doc_id, record.passage_id, *where))
+    return sorted(found, key=lambda each: -each[0])
+
+
+QUESTIONS = ["amber basil", "Where is the heron?", "quartz and reed and opal", "kelp", "who sang lark mesa"]
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_the_best_phrase_is_the_best_of_all_phrases(kb_path, searcher, text):
+    """Nothing that is stored scores higher than the first hit, and its score is exact."""
+    query = Query.question(text)
+    best = every_phrase(kb_path, query)[0]
+
+    hit = searcher.search([query], SearchOptions(k=5, weights=WEIGHTS))[0].hits[0]
+
+    assert hit.score == pytest.approx(best[0], abs=1e-3)
+    assert (hit.document.doc_id, hit.passage.passage_id, hit.phrase.start, hit.phrase.end) == best[1:]
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_documents_are_ranked_by_their_best_phrase(kb_path, searcher, text):
+    """The document order equals that of an exact maximum over every phrase of every document."""
+    query = Query.question(text)
+    best: dict[str, float] = {}
+    for score, doc_id, *_ in every_phrase(kb_path, query):
+        best.setdefault(doc_id, score)
+
+    hits = searcher.search([query], SearchOptions(k=10, unit="document", weights=WEIGHTS))[0].hits
+
+    assert [hit.document.doc_id for hit in hits] == list(best)[:10]
+    assert [hit.score for hit in hits] == pytest.approx(list(best.values())[:10], abs=1e-3)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_k_distinct_units_come_back_until_there_are_no_more(kb_path, searcher, unit):
+    """Asking for more than one search fetches goes on fetching; a thousand gives all there are."""
+    result = searcher.search([Query.question("amber")], SearchOptions(k=1000, unit=unit, weights=WEIGHTS))[0]
+
+    keys = {
+        "phrase": [(hit.passage.passage_id, hit.phrase) for hit in result.hits],
+        "sentence": [(hit.passage.passage_id, hit.span) for hit in result.hits],
+        "passage": [hit.passage.passage_id for hit in result.hits],
+        "document": [hit.document.doc_id for hit in result.hits],
+    }[unit]
+    assert len(set(keys)) == len(keys)
+    if unit == "document":
+        assert len(keys) == 39
+    if unit == "passage":
+        assert len(keys) == 117
+
+
+def test_a_deleted_document_is_in_no_answer(searcher):
+    """Not even when everything is asked for."""
+    result = searcher.search([Query.question("amber")], SearchOptions(k=1000, unit="document", weights=WEIGHTS))[0]
+
+    assert "doc-7" not in {hit.document.doc_id for hit in result.hits}
+
+
+def test_parts_sum_to_the_score(searcher):
+    """`explain` hides nothing."""
+    result = searcher.search([Query.question("heron iris")], SearchOptions(k=20, explain=True, weights=WEIGHTS))[0]
+
+    for hit in result.hits:
+        parts = hit.parts
+        assert parts.start + parts.end + parts.passage + parts.lexical == pytest.approx(hit.score, abs=1e-4)
+
+
+def test_answers_do_not_depend_on_the_batch(searcher):
+    """Alone or with others: the same hits in the same order."""
+    queries = [Query.question(text) for text in QUESTIONS]
+    options = SearchOptions(k=10, weights=WEIGHTS)
+
+    together = searcher.search(queries, options)
+    alone = [searcher.search([query], options)[0] for query in queries]
+
+    for a, b in zip(together, alone, strict=True):
+        assert [(h.passage.passage_id, h.phrase) for h in a.hits] == [(h.passage.passage_id, h.phrase) for h in b.hits]
+        assert [h.score for h in a.hits] == pytest.approx([h.score for h in b.hits], abs=1e-4)
+
+
+def test_phrases_of_one_answer_list_never_overlap(searcher):
+    """Of overlapping phrases the better one stays."""
+    hits = searcher.search([Query.question("dune ember")], SearchOptions(k=200, weights=WEIGHTS))[0].hits
+
+    by_passage: dict[int, list[tuple[int, int]]] = {}
+    for hit in hits:
+        for start, end in by_passage.setdefault(hit.passage.passage_id, []):
+            assert hit.phrase.end <= start or end <= hit.phrase.start
+        by_passage[hit.passage.passage_id].append((hit.phrase.start, hit.phrase.end))
+
+
+def test_the_sentence_unit_gives_whole_sentences(searcher):
+    """The span holds the phrase and ends with the sentence."""
+    for hit in searcher.search([Query.question("jade")], SearchOptions(k=30, unit="sentence", weights=WEIGHTS))[0].hits:
+        assert hit.span.start <= hit.phrase.start and hit.phrase.end <= hit.span.end
+        assert hit.text.endswith(".") and hit.text == hit.passage.text[hit.span.start : hit.span.end]
+
+
+def test_every_effort_gives_the_same_on_a_knowledge_base_that_is_scanned_whole(searcher):
+    """Small segments are exact whatever the effort."""
+    lists = [
+        searcher.search([Query.question("opal")], SearchOptions(k=10, effort=effort, weights=WEIGHTS))[0].hits
+        for effort in ("low", "normal", "high", "exact")
+    ]
+
+    assert all(hits == lists[0] for hits in lists)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1001, 10**9])
+def test_a_k_out_of_range_is_refused(k):
+    """The error names the range."""
+    with pytest.raises(InvalidOptionError, match="wanted 1 to 1000"):
+        SearchOptions(k=k)
+
+
+def test_a_longest_phrase_of_one_token_gives_single_tokens(searcher):
+    """The limit is respected exactly (DensePhrases allowed one more)."""
+    options = SearchOptions(k=50, max_phrase_tokens=1, weights=WEIGHTS)
+
+    for hit in searcher.search([Query.question("reed")], options)[0].hits:
+        assert hit.first_token_id == hit.last_token_id
+
+
+def test_without_passage_and_lexical_weight_only_phrases_count(kb_path, searcher):
+    """Weights of 0 switch a signal off."""
+    weights = Weights(phrase=1.0, passage=0.0, lexical=0.0)
+    query = Query.question("pine")
+
+    hit = searcher.search([query], SearchOptions(k=1, weights=weights, explain=True))[0].hits[0]
+
+    assert hit.parts.passage == 0 and hit.parts.lexical == 0
+    assert hit.score == pytest.approx(every_phrase(kb_path, query, weights)[0][0], abs=1e-3)
