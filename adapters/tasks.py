@@ -59,8 +59,8 @@ def entity_linking(text: str) -> Query:
     starts, ends = text.count(START_MENTION), text.count(END_MENTION)
     if starts != 1 or ends != 1:
         raise TaskInputError(
-            f"entity linking got {starts} {START_MENTION} and {ends} {END_MENTION}, wanted one of each around the mention; "
-            "for several mentions ask once for each"
+            f"entity linking got {starts} {START_MENTION} and {ends} {END_MENTION}, wanted one of each around the "
+            "mention; for several mentions ask once for each"
         )
     left, _, rest = text.partition(START_MENTION)
     mention, closed, right = rest.partition(END_MENTION)

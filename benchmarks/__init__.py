@@ -1,0 +1,1 @@
+"""One claim a script: what kbengine promises about speed, size and quality, measured."""

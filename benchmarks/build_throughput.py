@@ -20,9 +20,7 @@ from kbengine.encoders.encoder import Encoder, PassageText
 def bare_forward(encoder: Encoder, paths: list[Path], n_passages: int) -> tuple[float, int]:
     """Return (seconds, tokens) of the forward pass alone over passages spread evenly over the corpus."""
     texts = [
-        PassageText(document.title, passage.text)
-        for document, _ in read_corpus(paths)
-        for passage in document.passages
+        PassageText(document.title, passage.text) for document, _ in read_corpus(paths) for passage in document.passages
     ]
     step = max(1, len(texts) // n_passages)
     batches = list(encoder.prepare_batches(texts[::step]))

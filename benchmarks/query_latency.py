@@ -78,9 +78,7 @@ def measure(config: Config) -> dict[str, Any]:
         "documents": info.n_documents,
         "passages": info.n_passages,
         "single": single,
-        "stages_p50_ms": {
-            name: round(float(np.median([stage[name] for stage in stages])), 2) for name in stages[0]
-        },
+        "stages_p50_ms": {name: round(float(np.median([stage[name] for stage in stages])), 2) for name in stages[0]},
         "batch_of_64_ms_per_query": round(batch_ms, 2),
         "batch_speedup": round(single["mean_ms"] / batch_ms, 2),
         "ann_recall_at_100": round(recall(config.kb, encoder, queries[: config.recall_queries]), 4),

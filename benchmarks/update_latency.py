@@ -1,6 +1,8 @@
 """Adding one short document to a large knowledge base, and deleting it: durable, searchable, and how long it takes.
 
-Run: python -m benchmarks.update_latency --kb DIR   (works on the directory itself; the documents it adds are deleted again)
+Run: python -m benchmarks.update_latency --kb DIR
+
+It works on the directory itself; the documents it adds are deleted again.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def measure(kb: Path, n: int) -> dict[str, Any]:
         with KBWriter.open(kb) as writer, KBReader.open(kb) as reader:
             reader.snapshot()
             for i in range(n):
-                text = f"The town of Quillmere number {i} lies on the river Tarn and has a clock tower built in {1700 + i}."
+                text = f"The town of Quillmere number {i} lies on the Tarn and has a clock tower built in {1700 + i}."
                 document = CorpusDocument(f"latency-{i}", f"Quillmere {i}", None, {}, (CorpusPassage(1, text),))
                 began = time.perf_counter()
                 chunk = document_encoder.encode([document])
@@ -64,7 +66,7 @@ def main() -> None:
     arguments = parser.parse_args()
     write_result(
         "update_latency",
-        "one short document at 1,000,000 vectors: added, durable and searchable in <= 150 ms besides encoding; deleted in <= 30 ms",
+        "one short document at 1,000,000 vectors: added, durable, searchable in <= 150 ms; deleted in <= 30 ms",
         measure(arguments.kb, arguments.n),
     )
 

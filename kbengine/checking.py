@@ -10,9 +10,8 @@ from kbengine.errors import CorruptError, EncoderMismatchError
 from storage.records import NewPassage, StoredPassage
 
 if TYPE_CHECKING:
-    from storage.verify import VerifyReport
-
     from kbengine.encoders.encoder import Encoder
+    from storage.verify import VerifyReport
 
 
 def reencoder(encoder: Encoder) -> Callable[[Sequence[StoredPassage]], list[NewPassage]]:
@@ -52,7 +51,7 @@ def reencoder(encoder: Encoder) -> Callable[[Sequence[StoredPassage]], list[NewP
 
 
 def verify_kb(path: Path, *, deep: bool = False, encoder: Encoder | None = None) -> VerifyReport:
-    """Return what is wrong with the knowledge base, if anything; with `deep`, a sample is encoded again and compared."""
+    """Return what is wrong with the knowledge base; with `deep`, a sample is encoded again and compared."""
     from storage.verify import verify
 
     return verify(path, deep=deep, reencode=reencoder(_own_encoder(path, encoder)) if deep else None)

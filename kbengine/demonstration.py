@@ -28,7 +28,7 @@ def demo_queries() -> list[dict[str, Any]]:
 
 
 def run_demo(path: Path, output: Output, task_query: Callable[[Any, str], Query]) -> None:
-    """Build the bundled knowledge base in `path` unless it is there, ask it one query of each task and say what is next.
+    """Build the bundled knowledge base in `path` unless it is there, ask it one query of each task, name what is next.
 
     Raises:
         KBError: the directory holds something else, or there is no space.

@@ -40,5 +40,6 @@ def _open(path: Path, suffix: str) -> IO[str]:
     if suffix == ".zst":
         import zstandard
 
-        return zstandard.open(path, "wt", encoding="utf-8")
+        file: IO[str] = zstandard.open(path, "wt", encoding="utf-8")
+        return file
     return path.open("w", encoding="utf-8")

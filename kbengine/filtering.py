@@ -21,8 +21,8 @@ class FilterOptions:
     """Keep tokens whose larger filter logit exceeds `threshold`, or the best `keep_fraction` of them; neither: all.
 
     With a fraction, the threshold is the quantile over the passages that are encoded together (about two thousand
-    in a build), so a build keeps that fraction whatever its corpus looks like. The running mean of these thresholds is kept with
-    the knowledge base and used for later additions, which are too small to have a quantile of their own.
+    in a build), so a build keeps that fraction whatever its corpus looks like. The mean of these thresholds is kept
+    with the knowledge base and used for later additions, which are too small to have a quantile of their own.
     """
 
     threshold: float | None = None
@@ -31,7 +31,8 @@ class FilterOptions:
     def __post_init__(self) -> None:
         if self.threshold is not None and self.keep_fraction is not None:
             raise InvalidOptionError(
-                f"both a filter threshold ({self.threshold}) and a kept fraction ({self.keep_fraction}) were given; give one"
+                f"both a filter threshold ({self.threshold}) and a kept fraction ({self.keep_fraction}) were given; "
+                "give one"
             )
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InvalidOptionError(f"the filter threshold is {self.threshold}, wanted a finite number")

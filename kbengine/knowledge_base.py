@@ -47,8 +47,8 @@ class SearchKeywords(TypedDict, total=False):
 class KnowledgeBase:
     """One knowledge base: `KnowledgeBase.open(path)`, then `.search`, `.add`, `.delete`.
 
-    Searching takes no lock and sees every commit, also of other processes, from the next call on. The first change takes
-    the writer lock and keeps it until `close`.
+    Searching takes no lock and sees every commit, also of other processes, from the next call on. The first change
+    takes the writer lock and keeps it until `close`.
     """
 
     def __init__(self, path: Path, encoder: Encoder, options: KnowledgeBaseOptions) -> None:
@@ -131,9 +131,9 @@ class KnowledgeBase:
 
         Args:
             query: a question, a `Query` (see `adapters.tasks` for the other tasks), or a sequence of them.
-            **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there are
-                no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`, `explain`
-                (the parts of each score), `truncate` (cut a query that is too long instead of refusing it).
+            **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there
+                are no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`,
+                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it).
 
         Raises:
             QueryError: a query is empty or too long.

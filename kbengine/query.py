@@ -1,4 +1,4 @@
-"""What is asked: the text to encode, the text to match lexically, the weights of the three signals and the unit wanted."""
+"""What is asked: the text to encode, the text to match lexically, the weights of three signals, the unit wanted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Weights:
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0:
                 raise InvalidOptionError(
-                    f"weight '{name}' is {value}, wanted a finite number from 0 up; leave it out to take the task's default"
+                    f"weight '{name}' is {value}, wanted a finite number from 0 up; leave it out for the task's default"
                 )
         if self.phrase == self.passage == self.lexical == 0:
             raise InvalidOptionError("all three weights are 0, so nothing could be ranked; give one a positive value")

@@ -1,4 +1,4 @@
-"""The best phrases inside candidate windows, from the stored codes, for one query at a time and without a loop over tokens."""
+"""The best phrases inside candidate windows, from the stored codes, one query at a time, without a loop over tokens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PhraseScores:
 
 
 def expand_ranges(first: Int64, stop: Int64) -> tuple[Int64, Int64]:
-    """Return all rows of the half-open ranges, concatenated, and for each row the number of its range; both int64 (r,)."""
+    """Return all rows of the half-open ranges, concatenated, and each row's range number; both int64 (r,)."""
     lengths = stop - first
     total = int(lengths.sum())
     range_numbers = np.repeat(np.arange(len(first), dtype=np.int64), lengths)

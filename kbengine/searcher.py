@@ -1,4 +1,4 @@
-"""Search: encode, find candidates by three signals, rescore every phrase in them, aggregate to the unit, resolve to text."""
+"""Search: encode, find candidates by three signals, rescore all phrases in them, aggregate to units, resolve to text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GATHER_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class _QueryVectors:
-    """One query's vectors and lexical scores: start, end, passage float32 (d,), lexical float32 (n_passages,) or None."""
+    """One query's vectors float32 (d,) and its lexical scores float32 (n_passages,), None where they do not count."""
 
     start: Float32
     end: Float32
@@ -124,9 +124,9 @@ class Searcher:
         n_tokens = max(TOKENS_PER_SEARCH, 2 * options.k) * growth
         n_passages = max(PASSAGES_PER_SEARCH, options.k) * growth
         _, rows = snapshot.search_tokens(
-            np.concatenate([start, end]), n_tokens, nprobe=nprobe, exact=exact
+            np.concatenate([start, end]), n_tokens, nprobe=nprobe, nprobe_factor=factor, exact=exact
         )
-        _, passages = snapshot.search_passages(passage, n_passages, nprobe=nprobe, exact=exact)
+        _, passages = snapshot.search_passages(passage, n_passages, nprobe=nprobe, nprobe_factor=factor, exact=exact)
         token_rows = [np.unique(np.concatenate([rows[i], rows[n + i]])) for i in range(n)]
         return [row[row >= 0] for row in token_rows], [found[found >= 0] for found in passages]
 

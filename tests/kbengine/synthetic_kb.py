@@ -14,7 +14,26 @@ from storage.writer import KBWriter
 
 D = 16
 FINGERPRINT = "f" * 64
-WORDS = "amber basil cedar dune ember fjord grove heron iris jade kelp lark mesa nectar opal pine quartz reed".split()
+WORDS = [
+    "amber",
+    "basil",
+    "cedar",
+    "dune",
+    "ember",
+    "fjord",
+    "grove",
+    "heron",
+    "iris",
+    "jade",
+    "kelp",
+    "lark",
+    "mesa",
+    "nectar",
+    "opal",
+    "pine",
+    "quartz",
+    "reed",
+]
 
 
 class VectorEncoder:
