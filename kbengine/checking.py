@@ -63,7 +63,7 @@ def repair_kb(path: Path, *, encoder: Encoder | None = None) -> list[str]:
     Raises:
         CorruptError: the text itself is damaged, so that a backup is needed.
     """
-    from storage.verify import repair
+    from storage.repair import repair
 
     return repair(path, reencoder(_own_encoder(path, encoder)))
 

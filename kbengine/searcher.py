@@ -1,4 +1,4 @@
-"""Search: encode, find candidates by three signals, rescore all phrases in them, aggregate to units, resolve to text."""
+"""Search: encode, find candidates by three signals, rescore all phrases in them, aggregate, resolve to text."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class _BatchCosts:
 
 
 # On a CPU throughput is flat from 500 tokens on, and larger batches leave its caches; a GPU wants many tokens at once.
-_CPU = _BatchCosts(max_tokens=4096, overhead_tokens=24)
+_CPU = _BatchCosts(max_tokens=2048, overhead_tokens=24)
 _CUDA = _BatchCosts(max_tokens=65536, overhead_tokens=4096)
 
 

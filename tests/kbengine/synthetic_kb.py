@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from pathlib import Path
 
 import numpy as np
 
-from kbengine.encoders.encoder import QueryVectors
+from kbengine.encoders.encoder import PassageVectors, QueryVectors
 from kbengine.query import Query
 from storage.records import NewDocument, NewPassage
 from storage.settings import KBSettings
@@ -54,6 +56,29 @@ class VectorEncoder:
         passage = stacked[:, 2] / np.linalg.norm(stacked[:, 2], axis=1, keepdims=True)
         n = len(inputs)
         return QueryVectors(stacked[:, 0], stacked[:, 1], passage, np.full(n, 3), np.zeros(n, dtype=np.bool_))
+
+
+class WordEncoder(VectorEncoder):
+    """Also encodes passages: a token is a word, its vector is drawn from the word."""
+
+    def encode_passages(self, passages, *, progress=None):
+        """Return a vector for each word, the same wherever the word stands."""
+        return [self._encode(passage.text) for passage in passages]
+
+    def _encode(self, text):
+        words = list(re.finditer(r"\w+", text))
+        vectors = np.zeros((len(words), D), np.float32)
+        for row, word in enumerate(words):
+            vectors[row] = np.random.default_rng(zlib.crc32(word.group().encode())).normal(size=D)
+        mean = vectors.mean(axis=0) if len(words) else np.ones(D, np.float32)
+        return PassageVectors(
+            vectors=vectors,
+            starts=np.array([word.start() for word in words], np.int32),
+            ends=np.array([word.end() for word in words], np.int32),
+            filter_logits=vectors[:, :2].copy(),
+            passage_vector=(mean / np.linalg.norm(mean)).astype(np.float32),
+            n_encoded_tokens=len(words) + 2,
+        )
 
 
 def random_document(rng: np.random.Generator, doc_id: str, *, n_passages: int = 3, keep: float = 0.7) -> NewDocument:
