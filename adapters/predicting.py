@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,6 +32,7 @@ MAX_INPUT_CHARS = 100_000
 MAX_TURNS = 100
 """Dialogues of more turns are answered, and named: their older turns cannot have been read."""
 _SHOWN_CHARS = 300
+_POSITION = re.compile(r"^query \d+:? ")  # the place in the call, which the record's own place makes superfluous
 
 # Data sets outside the eleven of KILT whose task is known by the first part of their files' names.
 _TASK_OF_NAME: dict[str, Task] = {
@@ -135,12 +137,16 @@ def output_path(inputs: str | Path, out: Path) -> Path:
     """Return the submission's file: `out` itself, or the conventional name in it when it is a directory.
 
     Raises:
-        InvalidOptionError: the name cannot be made, is gzipped, or the file is the inputs themselves.
+        InvalidOptionError: the name cannot be made, is gzipped or a missing directory's, or the inputs' own.
     """
     if out.is_dir():
         if str(inputs) == "-":
             raise InvalidOptionError(f"--out {out} is a directory and standard input has no name; name a file")
         out = out / submission_name(inputs)
+    elif not out.exists() and not out.suffix:
+        raise InvalidOptionError(
+            f"--out {out} is no directory that exists; make it (mkdir {out}), or name a file such as {out}.jsonl"
+        )
     if out.suffix == ".gz":
         raise InvalidOptionError(f"--out is {out.name!r}, a submission is a plain .jsonl; leave .gz out")
     if out.exists() and str(inputs) != "-" and Path(inputs).exists() and out.samefile(inputs):
@@ -182,6 +188,9 @@ def predict_file(
     task = task or task_of_file(inputs)
     path = output_path(inputs, Path(out))
     progress = progress or NoProgress()
+    if str(inputs) != "-":
+        with open_text(inputs):  # a wrong path is told before anything is made
+            pass
     began = time.perf_counter()
     signature = run_signature(knowledge_base, task, options)
     with SubmissionWriter(path, resume=options.resume, overwrite=options.overwrite, signature=signature) as writer:
@@ -357,7 +366,7 @@ class _Run:
 
 
 def _bad_input(record: TaskRecord, error: TaskInputError | QueryError) -> RecordError:
-    message = error.message
+    message = _POSITION.sub("", error.message)
     if len(message) > 2 * _SHOWN_CHARS:
         message = f"{message[:_SHOWN_CHARS]} … {message[-_SHOWN_CHARS:]}"
     return record.error(

@@ -22,8 +22,8 @@ SLOT_FILLING_WEIGHTS = Weights(phrase=1.0, passage=30.0, lexical=1.0)
 ENTITY_LINKING_WEIGHTS = Weights(phrase=1.0, passage=30.0, lexical=0.5)
 DIALOGUE_WEIGHTS = Weights(phrase=1.0, passage=30.0, lexical=1.0)
 
-MENTION_TERM_WEIGHT = 3.0
-"""BM25 weight of the mention's own words against those of its context."""
+CONTEXT_CHARS = 200
+"""Characters on either side of a mention that are matched lexically, with a small weight."""
 
 
 def question(text: str) -> Query:
@@ -45,6 +45,7 @@ def slot_filling(text: str) -> Query:
     return Query(
         input=SlotInput(subject, relation),
         lexical=((subject, 1.0), (relation, 1.0)),
+        names=((subject, 1.0),),
         weights=SLOT_FILLING_WEIGHTS,
         unit="phrase",
     )
@@ -71,7 +72,9 @@ def entity_linking(text: str) -> Query:
     left, mention, right = left.strip(), mention.strip(), right.strip()
     return Query(
         input=MentionInput(left, mention, right),
-        lexical=((mention, MENTION_TERM_WEIGHT), (f"{left[-200:]} {right[:200]}", 0.3)),
+        lexical=((f"{left[-CONTEXT_CHARS:]} {right[:CONTEXT_CHARS]}", 0.2),),
+        titles=((mention, 0.5),),
+        names=((mention, 1.0),),
         weights=ENTITY_LINKING_WEIGHTS,
         unit="document",
     )

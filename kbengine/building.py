@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kbengine.corpus.document import CorpusDocument
+from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.filtering import FilterOptions, kept_tokens, resolve_threshold
 from storage.records import NewDocument, NewPassage
 
@@ -66,7 +66,7 @@ class DocumentEncoder:
                 position += 1
                 keep = kept_tokens(vectors.filter_logits, threshold)
                 n_kept += int(keep.sum())
-                passages.append(_new_passage(passage.ordinal, passage.text, vectors, np.flatnonzero(keep)))
+                passages.append(_new_passage(passage, vectors, np.flatnonzero(keep)))
             stored.append(
                 NewDocument(
                     doc_id=document.doc_id,
@@ -86,11 +86,11 @@ class DocumentEncoder:
         )
 
 
-def _new_passage(ordinal: int, text: str, vectors: PassageVectors, kept: NDArray[np.intp]) -> NewPassage:
+def _new_passage(passage: CorpusPassage, vectors: PassageVectors, kept: NDArray[np.intp]) -> NewPassage:
     """Return the passage with the vectors and characters of its kept tokens only."""
     return NewPassage(
-        ordinal=ordinal,
-        text=text,
+        ordinal=passage.ordinal,
+        text=passage.text,
         vectors=vectors.vectors[kept],
         token_ordinals=kept.astype(np.uint32),
         starts=vectors.starts[kept],
@@ -98,6 +98,8 @@ def _new_passage(ordinal: int, text: str, vectors: PassageVectors, kept: NDArray
         filter_logits=vectors.filter_logits[kept],
         passage_vector=vectors.passage_vector,
         n_tokens=len(vectors.starts),
+        section=passage.section,
+        char_offset=passage.char_offset,
     )
 
 

@@ -43,10 +43,21 @@ class Weights:
 
 @dataclass(frozen=True)
 class Query:
-    """One query: `input` is encoded, `lexical` matched by BM25 (text and the weight of its terms)."""
+    """One query: `input` is encoded, the rest is matched lexically, each text with the weight of its terms.
+
+    Attributes:
+        input: What the encoder reads.
+        lexical: Texts matched against titles and passages (BM25).
+        titles: Texts whose words are matched against the words of titles.
+        names: Names matched against whole titles, with or without their qualifier ("Lincoln, Nebraska" is "Lincoln").
+        weights: Of the three signals.
+        unit: What comes back unless the search says otherwise.
+    """
 
     input: QueryInput
     lexical: tuple[tuple[str, float], ...] = ()
+    titles: tuple[tuple[str, float], ...] = ()
+    names: tuple[tuple[str, float], ...] = ()
     weights: Weights = Weights()
     unit: Unit = "phrase"
 

@@ -72,7 +72,9 @@ class Resolver:
                     text=document.title if unit == "document" else passage.text[span.start : span.end],
                     score=float(phrases.score[i]),
                     document=DocumentRef(document.doc_id, document.title, document.url),
-                    passage=PassageRef(passage.passage_id, passage.ordinal, passage.text),
+                    passage=PassageRef(
+                        passage.passage_id, passage.ordinal, passage.text, passage.section, passage.char_offset
+                    ),
                     span=span,
                     phrase=phrase,
                     first_token_id=first,

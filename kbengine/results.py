@@ -28,11 +28,21 @@ class DocumentRef:
 
 @dataclass(frozen=True)
 class PassageRef:
-    """The passage a hit stands in; `ordinal` is its paragraph number in the document."""
+    """The passage a hit stands in.
+
+    Attributes:
+        passage_id: Ours.
+        ordinal: The paragraph's number in the user's document.
+        text: As stored.
+        section: The heading it stands under, None without one.
+        char_offset: Where `text` begins in its paragraph: 0 unless the paragraph was too long to be one passage.
+    """
 
     passage_id: int
     ordinal: int
     text: str
+    section: str | None = None
+    char_offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,13 @@ class Hit:
             "text": self.text,
             "score": self.score,
             "document": {"id": self.document.doc_id, "title": self.document.title, "url": self.document.url},
-            "passage": {"id": self.passage.passage_id, "ordinal": self.passage.ordinal, "text": self.passage.text},
+            "passage": {
+                "id": self.passage.passage_id,
+                "ordinal": self.passage.ordinal,
+                "section": self.passage.section,
+                "char_offset": self.passage.char_offset,
+                "text": self.passage.text,
+            },
             "span": [self.span.start, self.span.end],
             "phrase": {"text": self.phrase_text, "span": [self.phrase.start, self.phrase.end]},
             "tokens": [self.first_token_id, self.last_token_id],

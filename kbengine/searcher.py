@@ -16,7 +16,7 @@ from kbengine.query import Query, SearchOptions, Unit, Weights
 from kbengine.resolving import Resolver
 from kbengine.results import SearchResult
 from kbengine.scoring import best_phrases, expand_ranges
-from storage.terms import terms_of
+from storage.terms import name_term, terms_of, title_word_terms
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder
@@ -72,7 +72,7 @@ class Searcher:
         weights = [options.weights or query.weights for query in queries]
         units = [options.unit or query.unit for query in queries]
         lexical = [
-            snapshot.lexical_scores(_term_weights(query)) if weight.lexical > 0 and query.lexical else None
+            snapshot.lexical_scores(_term_weights(query)) if weight.lexical > 0 else None
             for query, weight in zip(queries, weights, strict=True)
         ]
         lexical_at = clock()
@@ -208,12 +208,17 @@ class Searcher:
 
 
 def _term_weights(query: Query) -> dict[str, float]:
-    """Return the weight of each stemmed term of the query's lexical texts; a term's weights add up."""
+    """Return the weight of each term of the query's texts, titles and names; a term's weights add up."""
     weights: dict[str, float] = {}
-    for text, weight in query.lexical:
-        for term in terms_of(text):
-            weights[term] = weights.get(term, 0.0) + weight
+    for texts, terms in ((query.lexical, terms_of), (query.titles, title_word_terms), (query.names, _name_terms)):
+        for text, weight in texts:
+            for term in terms(text):
+                weights[term] = weights.get(term, 0.0) + weight
     return weights
+
+
+def _name_terms(name: str) -> list[str]:
+    return [name_term(name)]
 
 
 def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> tuple[Float32, Float32]:

@@ -37,7 +37,7 @@ class FusedStack(nn.Module):
         super().__init__()
         self.dtype = dtype
         packs = prepack and device.type == "cpu" and can_prepack(dtype)
-        # Attention by two batched products is half the time of torch's fused kernel there, and its scores fit in memory.
+        # There two batched products take half the time of torch's fused attention.
         self._attend = _attend_by_products if device.type == "cpu" and dtype == torch.bfloat16 else _attend
         self._layers = [_fuse(layer, device, dtype, usual_rows if packs else None) for layer in _layers(stack)]
 
@@ -83,7 +83,7 @@ def can_prepack(dtype: torch.dtype) -> bool:
 
 
 def _attend(qkv: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the attended values, (3, B, heads, T, D) → (B, heads, T, D); `bias` (B, 1, 1, T) is added to the scores."""
+    """Return the attended values, (3, B, heads, T, D) → (B, heads, T, D); scores get `bias` (B, 1, 1, T)."""
     return scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], attn_mask=bias)
 
 

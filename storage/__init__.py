@@ -1,0 +1,1 @@
+"""The knowledge-base directory: SQLite metadata, vector segments, indexes, the commit protocol; no torch, no Flask."""

@@ -1,0 +1,168 @@
+"""Arrays in one file, in the safetensors layout, written as a stream.
+
+The file is an 8-byte little-endian header length, a JSON header and the raw little-endian arrays, so the
+safetensors library reads it. We write it ourselves because a merge must not hold all rows in memory and because
+each byte has to pass our own write loop. Arrays are ordered by item size, which keeps each of them aligned.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.durable import DurableFile, read_error
+from storage.errors import CorruptError
+
+_NAME_OF_DTYPE = {
+    "int8": "I8",
+    "uint8": "U8",
+    "float16": "F16",
+    "uint32": "U32",
+    "float32": "F32",
+    "int64": "I64",
+    "uint64": "U64",
+}
+_DTYPE_OF_NAME = {name: np.dtype(dtype).newbyteorder("<") for dtype, name in _NAME_OF_DTYPE.items()}
+_ALIGNMENT = 64
+_MAX_HEADER_BYTES = 1 << 20
+
+# What an array is written from: the whole of it, or its parts in order.
+ArraySource = NDArray[Any] | Iterable[NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Name, element type and shape of one array of a container."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the array's bytes in the file."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Container:
+    """The arrays of an opened file, as read-only views of its memory map, and its metadata strings."""
+
+    path: Path
+    n_bytes: int
+    metadata: Mapping[str, str]
+    arrays: Mapping[str, NDArray[Any]]
+
+
+def write_container(
+    file: DurableFile,
+    specs: Iterable[ArraySpec],
+    sources: Mapping[str, ArraySource],
+    *,
+    metadata: Mapping[str, str],
+) -> None:
+    """Nothing; header and arrays have been written to `file`, which the caller commits.
+
+    Args:
+        file: A new file, nothing written yet.
+        specs: The arrays; they are stored by falling item size, else in this order.
+        sources: By name: the array, or an iterable of its parts along the first axis.
+        metadata: Strings kept in the header.
+    """
+    ordered = sorted(specs, key=lambda spec: -spec.dtype.itemsize)
+    file.write(_header(ordered, metadata))
+    for spec in ordered:
+        source = sources[spec.name]
+        expected_end = file.n_bytes + spec.n_bytes
+        for part in [source] if isinstance(source, np.ndarray) else source:
+            data = np.ascontiguousarray(part, dtype=spec.dtype.newbyteorder("<"))
+            file.write(data.reshape(-1).view(np.uint8).data)
+        if file.n_bytes != expected_end:
+            raise CorruptError(
+                f"{file.path}: array {spec.name!r} got {file.n_bytes - expected_end + spec.n_bytes} bytes, expected "
+                f"{spec.n_bytes} for shape {spec.shape}; a source file may be damaged: run 'kbengine verify'"
+            )
+
+
+def open_container(path: Path) -> Container:
+    """The file's arrays, mapped; CorruptError when header, offsets or size contradict each other.
+
+    The bytes of the arrays are not looked at: whoever opens a container checks its checksum.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            n_bytes = os.fstat(descriptor).st_size
+            if n_bytes < 8:
+                raise CorruptError(f"{path} has {n_bytes} bytes, expected at least 8; restore it from a backup")
+            mapped = mmap.mmap(descriptor, n_bytes, access=mmap.ACCESS_READ)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise read_error(error, path) from error
+    header_bytes = int.from_bytes(mapped[:8], "little")
+    if not 2 <= header_bytes <= min(_MAX_HEADER_BYTES, n_bytes - 8):
+        raise CorruptError(
+            f"{path}: header length is {header_bytes}, expected 2 to {min(_MAX_HEADER_BYTES, n_bytes - 8)}; "
+            "restore it from a backup"
+        )
+    data_start = 8 + header_bytes
+    try:
+        header = json.loads(mapped[8:data_start])
+        metadata = {str(key): str(value) for key, value in header.pop("__metadata__", {}).items()}
+        entries = [_entry(name, value) for name, value in header.items()]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CorruptError(f"{path}: the header is not a safetensors header; restore it from a backup") from error
+    arrays: dict[str, NDArray[Any]] = {}
+    position = 0
+    for spec, start, end in sorted(entries, key=lambda entry: (entry[1], entry[2])):
+        if start != position or end - start != spec.n_bytes or data_start + end > n_bytes:
+            raise CorruptError(
+                f"{path}: array {spec.name!r} lies at {start}–{end}, expected {position}–{position + spec.n_bytes} "
+                f"of {n_bytes - data_start} bytes; restore it from a backup"
+            )
+        count = spec.n_bytes // spec.dtype.itemsize
+        # numpy refuses to look at no bytes at the very end of a buffer, where an empty last array lies.
+        offset = data_start + start if count else 0
+        arrays[spec.name] = np.frombuffer(mapped, spec.dtype, count, offset).reshape(spec.shape)
+        position = end
+    if data_start + position != n_bytes:
+        raise CorruptError(
+            f"{path} has {n_bytes} bytes, its header describes {data_start + position}; restore it from a backup"
+        )
+    return Container(path=path, n_bytes=n_bytes, metadata=metadata, arrays=arrays)
+
+
+def _header(specs: Iterable[ArraySpec], metadata: Mapping[str, str]) -> bytes:
+    header: dict[str, object] = {"__metadata__": dict(metadata)}
+    position = 0
+    for spec in specs:
+        header[spec.name] = {
+            "dtype": _NAME_OF_DTYPE[spec.dtype.name],
+            "shape": list(spec.shape),
+            "data_offsets": [position, position + spec.n_bytes],
+        }
+        position += spec.n_bytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    # Blanks after the JSON are part of the format: they put the first array on a cache line.
+    text += b" " * (-(8 + len(text)) % _ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _entry(name: str, value: Mapping[str, Any]) -> tuple[ArraySpec, int, int]:
+    start, end = value["data_offsets"]
+    shape = tuple(value["shape"])
+    if not all(isinstance(number, int) and number >= 0 for number in (start, end, *shape)):
+        raise ValueError(f"negative or non-integer numbers in the entry of {name!r}")
+    return ArraySpec(name=name, dtype=_DTYPE_OF_NAME[value["dtype"]], shape=shape), start, end

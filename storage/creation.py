@@ -1,0 +1,136 @@
+"""The directory of a knowledge base: making a new one in one step, tidying up an old one after a crash."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from pathlib import Path
+
+from storage.catalog import Generation, insert_generation, live_segments
+from storage.database import (
+    DATABASE_NAME,
+    check_file_system,
+    migrate,
+    pending_migration,
+    run_in_autocommit,
+    translated,
+    writer_engine,
+)
+from storage.durable import fsync_directory, write_error
+from storage.errors import KnowledgeBaseExistsError
+from storage.records import Commit
+from storage.segment import SEGMENT_SUFFIX
+from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY, WriteSession
+from storage.settings import KBSettings, read_settings, write_settings
+
+__all__ = ["ENCODER_DIRECTORY", "create_directory", "leftovers", "migrated_settings", "remove_leftovers"]
+
+ENCODER_DIRECTORY = "encoders"
+_STALE_S = 3600.0
+_CREATING_SUFFIX = ".creating"
+
+
+def create_directory(target: Path, settings: KBSettings) -> None:
+    """Nothing; an empty knowledge base is at `target`, made under another name and renamed when complete."""
+    _check_vacant(target)
+    temporary = target.parent / f".{target.name}.{uuid.uuid4().hex}{_CREATING_SUFFIX}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        check_file_system(target.parent)
+        _remove_abandoned(target)
+        _fill(temporary, settings)
+        temporary.rename(target)
+        fsync_directory(target.parent)
+    except OSError as error:
+        _check_vacant(target)  # somebody else may have been faster
+        raise write_error(error, target) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check_vacant(target: Path) -> None:
+    if (target / DATABASE_NAME).exists():
+        raise KnowledgeBaseExistsError(f"{target} holds a knowledge base already; open it, or choose another path")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise KnowledgeBaseExistsError(f"{target} exists and is not an empty directory; choose another path")
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Nothing; what a creation killed more than an hour ago left under its temporary name is gone."""
+    for path in target.parent.glob(f".{target.name}.*{_CREATING_SUFFIX}"):
+        if path.is_dir() and time.time() - path.stat().st_mtime > _STALE_S:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _fill(directory: Path, settings: KBSettings) -> None:
+    parts = [directory / name for name in (SEGMENT_DIRECTORY, INDEX_DIRECTORY, ENCODER_DIRECTORY)]
+    for part in (directory, *parts):
+        part.mkdir()
+    engine = writer_engine(directory, create=True)
+    try:
+        with translated(directory):
+            with engine.begin() as connection:
+                migrate(connection)
+                write_settings(connection, settings)
+                insert_generation(
+                    connection, Commit(1, None, 0, 0, 0), operation="create", after=Generation(1, 1, 1, 1)
+                )
+            run_in_autocommit(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        engine.dispose()
+    for part in (*parts, directory):
+        fsync_directory(part)
+
+
+def migrated_settings(session: WriteSession) -> KBSettings:
+    """The settings, after the schema was brought up to date; a copy of the database is made before that."""
+    with session.reading() as connection:
+        revision = pending_migration(connection, name=str(session.directory))
+    if revision is not None:
+        backup = session.directory / f"{DATABASE_NAME}.before-{revision}"
+        backup.unlink(missing_ok=True)
+        session.run_outside_transaction("PRAGMA wal_checkpoint(FULL)", _vacuum_into(backup))
+        fsync_directory(session.directory)
+        with session.writing() as connection:
+            migrate(connection)
+    with session.reading() as connection:
+        return read_settings(connection, name=str(session.directory))
+
+
+def _vacuum_into(path: Path) -> str:
+    quoted = str(path).replace("'", "''")
+    return f"VACUUM INTO '{quoted}'"
+
+
+def leftovers(directory: Path, live: set[str]) -> list[Path]:
+    """The files in `segments/` and `index/` that belong to no live segment: what a crash leaves, nothing else does.
+
+    Args:
+        directory: The knowledge base.
+        live: Names of the live segments.
+    """
+    found: list[Path] = []
+    for path in sorted((directory / SEGMENT_DIRECTORY).glob("*")):
+        if path.suffix == ".tmp" or (path.suffix == SEGMENT_SUFFIX and path.stem not in live):
+            found.append(path)
+    for path in sorted((directory / INDEX_DIRECTORY).glob("*")):
+        if path.suffix == ".tmp":
+            # A reader may be writing it just now.
+            stale = time.time() - path.stat().st_mtime > _STALE_S
+        else:
+            stale = path.suffix == ".ann" and path.name.split(".")[0] not in live
+        if stale:
+            found.append(path)
+    return found
+
+
+def remove_leftovers(session: WriteSession) -> None:
+    """Nothing; files that belong to no live segment are gone."""
+    with session.reading() as connection:
+        live = {row.file.name for row in live_segments(connection)}
+    found = leftovers(session.directory, live)
+    for path in found:
+        path.unlink(missing_ok=True)
+    if found:
+        session.sync_names()

@@ -1,0 +1,192 @@
+"""Files that are either wholly there or not: write loop, fsync, rename, directory fsync, checksums.
+
+Every byte is written through `os.write` (never a C library's stdio, which can lose the last buffer of a full
+disk without an error), hashed on the way, synced, closed with its result checked, and only then renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from storage.errors import CorruptError, KBError, StateError, StorageFullError
+
+READ_CHUNK_BYTES = 1 << 20
+_WRITE_CHUNK_BYTES = 1 << 24
+_FULL = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
+# Failures that say nothing about the file's bytes: the process or its rights are the problem.
+_NOT_THE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
+def write_error(error: OSError, path: Path) -> KBError:
+    """The error to raise (`from error`) when writing `path` failed: full disk or anything else."""
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return StorageFullError(
+            f"cannot write {path}: {reason}; nothing was changed: free space (or raise the quota) and try again"
+        )
+    return StateError(f"cannot write {path}: {reason}; nothing was changed: check the disk and the permissions")
+
+
+def read_error(error: OSError, path: Path) -> KBError:
+    """The error to raise (`from error`) when reading `path` failed: the file is damaged, or we may not read."""
+    reason = error.strerror or str(error)
+    if error.errno in _NOT_THE_FILE:
+        return StateError(f"cannot read {path}: {reason}; check the permissions and the limits of this process")
+    return CorruptError(f"cannot read {path}: {reason}; expected a readable file: restore it from a backup")
+
+
+def fsync_directory(directory: Path) -> None:
+    """Nothing; on return the directory's entries (creations, renames, unlinks) survive a power cut."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise write_error(error, directory) from error
+
+
+class DurableFile:
+    """A new file being written under a temporary name; `commit` makes it durable and visible in one step.
+
+    Leaving the `with` block without `commit` removes the temporary file. After any error the object is spent:
+    an fsync that failed once is never tried again on the same descriptor.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # A name of its own per writer: two processes making the same derived file must not meet in one file.
+        self._temporary = path.parent / f"{uuid.uuid4().hex}.tmp"
+        self._hash = hashlib.sha256()
+        self._descriptor: int | None = None
+        self.n_bytes = 0
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._descriptor = os.open(self._temporary, flags, 0o644)
+        except OSError as error:
+            raise write_error(error, path) from error
+
+    @property
+    def sha256(self) -> str:
+        """Hex checksum of what was written so far."""
+        return self._hash.hexdigest()
+
+    @property
+    def sha256_bytes(self) -> bytes:
+        """Checksum of what was written so far, 32 bytes."""
+        return self._hash.digest()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Nothing; all of `data` has been handed to the kernel, however many calls that took."""
+        if self._descriptor is None:
+            raise StateError(f"{self.path} was already committed or abandoned; open a new DurableFile")
+        view = memoryview(data)
+        view = view if view.nbytes == 0 else view.cast("B")
+        for start in range(0, view.nbytes, _WRITE_CHUNK_BYTES):
+            rest = view[start : start + _WRITE_CHUNK_BYTES]
+            self._hash.update(rest)
+            while rest:
+                try:
+                    written = os.write(self._descriptor, rest)
+                except OSError as error:
+                    self.abandon()
+                    raise write_error(error, self.path) from error
+                self.n_bytes += written
+                rest = rest[written:]
+
+    def commit(self, *, replace: bool = False) -> None:
+        """Nothing; on return the file is complete under its final name and survives a power cut.
+
+        An existing file of that name is refused, unless `replace` says that it may be overwritten.
+        """
+        if self._descriptor is None:
+            raise StateError(f"{self.path} was already committed or abandoned; open a new DurableFile")
+        if not replace and self.path.exists():
+            self.abandon()
+            raise StateError(f"{self.path} exists; a segment file is never overwritten: choose a new name")
+        try:
+            os.fsync(self._descriptor)
+            descriptor, self._descriptor = self._descriptor, None
+            os.close(descriptor)
+            self._temporary.rename(self.path)
+        except OSError as error:
+            self.abandon()
+            raise write_error(error, self.path) from error
+        fsync_directory(self.path.parent)
+
+    def abandon(self) -> None:
+        """Nothing; the temporary file is gone, as far as the disk still lets us."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        with contextlib.suppress(OSError):
+            self._temporary.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            self.abandon()
+
+
+def write_durably(path: Path, chunks: Iterable[bytes], *, replace: bool = False) -> tuple[int, str]:
+    """The size and hex sha256 of the file made of `chunks`, which on return is durable under `path`."""
+    with DurableFile(path) as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.commit(replace=replace)
+        return file.n_bytes, file.sha256
+
+
+def hash_file(path: Path, *, end: int | None = None) -> tuple[int, str]:
+    """The number of bytes and the hex sha256 of a file, read with `read()` in chunks.
+
+    Args:
+        path: The file.
+        end: Stop after this many bytes; None reads all.
+    """
+    digest = hashlib.sha256()
+    n_bytes = 0
+    buffer = bytearray(READ_CHUNK_BYTES)
+    try:
+        with path.open("rb", buffering=0) as file:
+            while end is None or n_bytes < end:
+                wanted = READ_CHUNK_BYTES if end is None else min(READ_CHUNK_BYTES, end - n_bytes)
+                n_read = file.readinto(memoryview(buffer)[:wanted])
+                if not n_read:
+                    break
+                digest.update(memoryview(buffer)[:n_read])
+                n_bytes += n_read
+    except OSError as error:
+        raise read_error(error, path) from error
+    return n_bytes, digest.hexdigest()
+
+
+def check_file(path: Path, *, n_bytes: int, sha256: str) -> None:
+    """Nothing when the file has this size and checksum; CorruptError naming both values otherwise."""
+    try:
+        seen_bytes = path.stat().st_size
+    except OSError as error:
+        raise read_error(error, path) from error
+    if seen_bytes != n_bytes:
+        raise CorruptError(
+            f"{path} has {seen_bytes} bytes, expected {n_bytes}; restore it from a backup or re-encode its documents"
+        )
+    _, seen = hash_file(path)
+    if seen != sha256:
+        raise CorruptError(
+            f"{path} has sha256 {seen}, expected {sha256}; restore it from a backup or re-encode its documents"
+        )

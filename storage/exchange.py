@@ -1,0 +1,76 @@
+"""Documents as JSON lines: what goes out can be read in again, here or by any other program.
+
+One object a line: {"doc_id", "title", "url", "meta", "passages": [{"ordinal", "text"}, …]}, with "section" and
+"char_offset" where it has them. Vectors do not travel: whoever reads the lines (`kbengine.corpus.exported`) encodes the
+passages with an encoder of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import IO
+
+from storage.reader import KBReader
+from storage.records import JSON
+
+__all__ = ["PlainDocument", "PlainPassage", "export_documents"]
+
+
+@dataclass(frozen=True)
+class PlainPassage:
+    """A passage without vectors."""
+
+    ordinal: int
+    text: str
+    section: str | None = None
+    char_offset: int = 0
+
+    def to_json(self) -> dict[str, JSON]:
+        """The passage as a JSON object; what is not there is left out."""
+        value: dict[str, JSON] = {"ordinal": self.ordinal, "text": self.text}
+        if self.section is not None:
+            value["section"] = self.section
+        if self.char_offset:
+            value["char_offset"] = self.char_offset
+        return value
+
+
+@dataclass(frozen=True)
+class PlainDocument:
+    """A document without vectors, as it stands on a line."""
+
+    doc_id: str
+    title: str
+    url: str | None = None
+    meta: dict[str, JSON] = field(default_factory=dict)
+    passages: tuple[PlainPassage, ...] = ()
+
+    def to_json(self) -> str:
+        """The document as one line of JSON, without the line feed."""
+        return json.dumps(
+            {
+                "doc_id": self.doc_id,
+                "title": self.title,
+                "url": self.url,
+                "meta": self.meta,
+                "passages": [passage.to_json() for passage in self.passages],
+            },
+            ensure_ascii=False,
+        )
+
+
+def export_documents(reader: KBReader, file: IO[str]) -> int:
+    """The number of documents written to `file`, one a line: the live ones of one generation."""
+    count = 0
+    for document, passages in reader.iterate_documents():
+        plain = PlainDocument(
+            document.doc_id,
+            document.title,
+            document.url,
+            dict(document.meta),
+            tuple(PlainPassage(p.ordinal, p.text, p.section, p.char_offset) for p in passages),
+        )
+        file.write(plain.to_json() + "\n")
+        count += 1
+    return count

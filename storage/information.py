@@ -1,0 +1,132 @@
+"""What a knowledge base holds and how large it is, for people and for monitoring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, func, select
+
+from storage import schema
+from storage.catalog import live_segments, newest_generation_number
+from storage.creation import ENCODER_DIRECTORY
+from storage.database import DATABASE_NAME
+from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
+from storage.settings import KBSettings, read_settings
+
+__all__ = ["HistoryEntry", "KBInfo", "gather_info"]
+
+_LAST_COMMITS = 10
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """A commit, as listed for people."""
+
+    generation: int
+    at: str
+    operation: str
+    documents_added: int
+    documents_replaced: int
+    documents_deleted: int
+    note: str | None
+
+
+@dataclass(frozen=True)
+class KBInfo:
+    """What a knowledge base holds.
+
+    Attributes:
+        path: Its directory.
+        settings: What it was made with.
+        generation: Number of the newest commit.
+        documents: Live documents.
+        passages: Passages of live documents.
+        tokens_stored: Kept tokens of live documents: those that can be found.
+        tokens_total: Tokens of live documents before filtering.
+        tombstones: Deleted and replaced documents that no compaction has forgotten yet.
+        segments: Live segments.
+        segment_rows: Stored token vectors, those of dead documents included.
+        bytes_by_kind: Size of the files: "database", "segments", "index", "encoders".
+        last_commits: The newest commits, newest first.
+    """
+
+    path: Path
+    settings: KBSettings
+    generation: int
+    documents: int
+    passages: int
+    tokens_stored: int
+    tokens_total: int
+    tombstones: int
+    segments: int
+    segment_rows: int
+    bytes_by_kind: dict[str, int]
+    last_commits: tuple[HistoryEntry, ...]
+
+    @property
+    def kept_fraction(self) -> float:
+        """Share of the tokens that the filter kept; 0 when there are none."""
+        return self.tokens_stored / self.tokens_total if self.tokens_total else 0.0
+
+
+def gather_info(connection: Connection, directory: Path) -> KBInfo:
+    """What the knowledge base holds at the generation that the connection sees."""
+    documents, passages, generations = schema.documents, schema.passages, schema.generations
+    live = documents.c.dead_generation.is_(None)
+    counts = connection.execute(
+        select(
+            func.count(),
+            func.coalesce(func.sum(passages.c.token_count), 0),
+            func.coalesce(func.sum(passages.c.encoded_token_count), 0),
+        ).where(passages.c.document_id.in_(select(documents.c.document_id).where(live)))
+    ).one()
+    segments = live_segments(connection)
+    last = connection.execute(
+        select(generations).order_by(generations.c.generation.desc()).limit(_LAST_COMMITS)
+    ).mappings()
+    return KBInfo(
+        path=directory,
+        settings=read_settings(connection, name=str(directory)),
+        generation=newest_generation_number(connection),
+        documents=connection.execute(select(func.count()).select_from(documents).where(live)).scalar_one(),
+        passages=counts[0],
+        tokens_stored=counts[1],
+        tokens_total=counts[2],
+        tombstones=connection.execute(select(func.count()).select_from(documents).where(~live)).scalar_one(),
+        segments=len(segments),
+        segment_rows=sum(row.file.n_rows for row in segments),
+        bytes_by_kind=_bytes_by_kind(directory),
+        last_commits=tuple(
+            HistoryEntry(
+                row["generation"],
+                row["at"],
+                row["operation"],
+                row["documents_added"],
+                row["documents_replaced"],
+                row["documents_deleted"],
+                row["note"],
+            )
+            for row in last
+        ),
+    )
+
+
+def _bytes_by_kind(directory: Path) -> dict[str, int]:
+    return {
+        "database": _bytes_of(directory.glob(f"{DATABASE_NAME}*")),
+        "segments": _bytes_of((directory / SEGMENT_DIRECTORY).glob("*")),
+        "index": _bytes_of((directory / INDEX_DIRECTORY).glob("*")),
+        "encoders": _bytes_of((directory / ENCODER_DIRECTORY).rglob("*")),
+    }
+
+
+def _bytes_of(paths: Iterable[Path]) -> int:
+    total = 0
+    for path in paths:
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:
+            continue  # merged away while we were counting
+    return total

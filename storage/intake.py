@@ -1,0 +1,171 @@
+"""From new documents to what is stored of them: rows with their ids, and the arrays of one segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.catalog import Generation
+from storage.checksum import sealed
+from storage.codes import common_scale, quantise
+from storage.errors import DuplicateDocumentError, InvalidOptionError
+from storage.postings import build_postings
+from storage.records import NewDocument, NewPassage, pack_offsets, to_json
+from storage.segment import SegmentArrays
+from storage.settings import KBSettings
+
+__all__ = ["Batch", "PlacedPassage", "check_documents", "common_scales", "prepare_batch", "segment_arrays"]
+
+# Few vectors say little about the largest component to come; a larger common scale costs next to no precision.
+_SAMPLE_ROWS = 1_000
+_HEADROOM = 1.25
+
+
+@dataclass(frozen=True)
+class PlacedPassage:
+    """A new passage with the ids it gets."""
+
+    passage: NewPassage
+    passage_id: int
+    document_id: int
+    first_token_id: int
+    title: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one add stores.
+
+    Attributes:
+        documents: Rows of table documents.
+        passages: Rows of table passages.
+        full_text: (passage_id, title, text) for the FTS5 table.
+        placed: The passages with their ids, for `segment_arrays`.
+        after: The ids that the next commit will allot; its number is this commit's.
+    """
+
+    documents: list[dict[str, Any]]
+    passages: list[dict[str, Any]]
+    full_text: list[tuple[int, str, str]]
+    placed: list[PlacedPassage]
+    after: Generation
+
+
+def check_documents(documents: Sequence[NewDocument], *, d: int) -> None:
+    """Nothing; raises when a document comes twice or a vector has another dimension than the knowledge base."""
+    seen: set[str] = set()
+    for document in documents:
+        if document.doc_id in seen:
+            raise DuplicateDocumentError(
+                f"document {document.doc_id!r} comes twice in one call; which text should win? Give it once"
+            )
+        seen.add(document.doc_id)
+        for passage in document.passages:
+            if passage.vectors.shape[1] != d:
+                raise InvalidOptionError(
+                    f"document {document.doc_id!r}: vectors have {passage.vectors.shape[1]} dimensions, the knowledge "
+                    f"base holds {d}; use the encoder it was built with"
+                )
+
+
+def prepare_batch(documents: Sequence[NewDocument], before: Generation) -> Batch:
+    """The rows of the documents, with ids allotted from those that `before` left."""
+    generation = before.number + 1
+    document_id, passage_id, token_id = before.next_document_id, before.next_passage_id, before.next_token_id
+    batch = Batch([], [], [], [], Generation(generation, 0, 0, 0))
+    for document in documents:
+        batch.documents.append(
+            sealed(
+                {
+                    "document_id": document_id,
+                    "doc_id": document.doc_id,
+                    "title": document.title,
+                    "url": document.url,
+                    "meta": to_json(document.meta, f"meta of document {document.doc_id!r}"),
+                    "passage_count": len(document.passages),
+                    "born_generation": generation,
+                    "dead_generation": None,
+                }
+            )
+        )
+        for passage in document.passages:
+            count = len(passage.vectors)
+            batch.passages.append(
+                sealed(
+                    {
+                        "passage_id": passage_id,
+                        "document_id": document_id,
+                        "ordinal": passage.ordinal,
+                        "section": passage.section,
+                        "char_offset": passage.char_offset,
+                        "text": passage.text,
+                        "first_token_id": token_id,
+                        "token_count": count,
+                        "encoded_token_count": passage.encoded_token_count,
+                        "offsets": pack_offsets(passage.token_ordinals, passage.starts, passage.ends),
+                    }
+                )
+            )
+            batch.full_text.append((passage_id, document.title, passage.text))
+            batch.placed.append(PlacedPassage(passage, passage_id, document_id, token_id, document.title))
+            passage_id += 1
+            token_id += count
+        document_id += 1
+    after = Generation(generation, document_id, passage_id, token_id)
+    return Batch(batch.documents, batch.passages, batch.full_text, batch.placed, after)
+
+
+def common_scales(placed: Sequence[PlacedPassage], settings: KBSettings) -> tuple[float, float]:
+    """The common scales of token and passage codes: the stored ones, or fitted to this first batch."""
+    token_scale, passage_scale = settings.token_scale, settings.passage_scale
+    if token_scale is None or passage_scale is None:
+        passage_vectors = np.stack([entry.passage.passage_vector for entry in placed])
+        token_vectors = np.concatenate([entry.passage.vectors for entry in placed])
+        if token_scale is None:
+            # A first batch without one kept token says nothing about token vectors; passage vectors must do.
+            token_scale = _fit(token_vectors if len(token_vectors) else passage_vectors)
+        if passage_scale is None:
+            passage_scale = _fit(passage_vectors)
+    return token_scale, passage_scale
+
+
+def _fit(vectors: NDArray[np.float32]) -> float:
+    headroom = _HEADROOM if len(vectors) < _SAMPLE_ROWS else 1.0
+    return common_scale(vectors * np.float32(headroom))
+
+
+def segment_arrays(
+    placed: Sequence[PlacedPassage], *, token_scale: float, passage_scale: float, encoder: str
+) -> SegmentArrays:
+    """The arrays of a segment with these passages, of which there is at least one, in id order."""
+    passages = [entry.passage for entry in placed]
+    codes, scales = quantise(np.concatenate([passage.vectors for passage in passages]), token_scale)
+    passage_codes, passage_scales = quantise(np.stack([passage.passage_vector for passage in passages]), passage_scale)
+    counts = np.array([len(passage.vectors) for passage in passages], dtype=np.int64)
+    postings = build_postings((entry.title, entry.passage.text) for entry in placed)
+    return SegmentArrays(
+        codes=codes,
+        scales=scales,
+        token_ordinals=np.concatenate([passage.token_ordinals for passage in passages]).astype(np.uint32),
+        filter_logits=np.concatenate([passage.filter_logits for passage in passages]).astype(np.float16),
+        passage_ids=np.array([entry.passage_id for entry in placed], dtype=np.int64),
+        document_ids=np.array([entry.document_id for entry in placed], dtype=np.int64),
+        first_token_ids=np.array([entry.first_token_id for entry in placed], dtype=np.int64),
+        first_rows=np.cumsum(counts) - counts,
+        token_counts=counts.astype(np.uint32),
+        passage_codes=passage_codes,
+        passage_scales=passage_scales,
+        terms=postings.terms,
+        posting_starts=postings.posting_starts,
+        posting_passages=postings.posting_passages,
+        posting_counts=postings.posting_counts,
+        passage_lengths=postings.passage_lengths,
+        d=codes.shape[1],
+        token_scale=token_scale,
+        passage_scale=passage_scale,
+        encoder=encoder,
+    )

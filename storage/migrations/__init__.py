@@ -1,0 +1,1 @@
+"""The schema's history, run by `storage.database.migrate` through alembic; there is no alembic.ini."""

@@ -1,0 +1,29 @@
+"""How alembic runs here: on the caller's connection, inside the caller's transaction.
+
+`storage.database.migrate` passes the connection in `config.attributes`. SQLite can roll DDL back, so a
+migration and the row that records it are one transaction: a kill leaves the old version live.
+"""
+
+from __future__ import annotations
+
+from alembic import context
+from sqlalchemy import Connection
+
+from storage.schema import metadata
+
+
+def run() -> None:
+    """Nothing; the schema of the connection in `config.attributes` has been brought to the asked revision."""
+    connection: Connection = context.config.attributes["connection"]
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        render_as_batch=True,
+        transactional_ddl=True,
+        transaction_per_migration=False,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+run()

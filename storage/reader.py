@@ -1,0 +1,390 @@
+"""Reading a knowledge base: snapshots to search in, and the texts that belong to what was found.
+
+A reader takes no lock and may live in any process, beside the writer. It sees whole commits only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, select, text
+
+from storage import schema
+from storage.catalog import (
+    SegmentRow,
+    dead_document_ids,
+    document_record,
+    live_segments,
+    newest_generation_number,
+    passage_record,
+)
+from storage.database import (
+    check_file_system,
+    database_path,
+    pending_migration,
+    raw_connection,
+    reader_engine,
+    translated,
+)
+from storage.errors import (
+    BuildIncompleteError,
+    CorruptError,
+    InvalidOptionError,
+    StateError,
+    UnknownDocumentError,
+)
+from storage.information import KBInfo, gather_info
+from storage.records import DocumentRecord, PassageRecord
+from storage.segment_cache import DEFER_ROWS, SegmentCache
+from storage.settings import KBSettings, read_settings
+from storage.snapshot import LoadedSegment, Snapshot
+
+__all__ = ["KBReader"]
+
+_log = logging.getLogger(__name__)
+_WORD = re.compile(r"\w+")
+_MAX_QUERY_WORDS = 64
+_MAX_RETRIES = 20
+_STREAM_ROWS = 500
+
+
+class KBReader:
+    """A knowledge base opened for reading; safe to share between threads; use it as a context manager.
+
+    Attributes:
+        damaged: What is wrong with segments that were left out (only with `allow_damaged`): answers are then
+            incomplete.
+    """
+
+    def __init__(
+        self, directory: Path, settings: KBSettings, *, allow_damaged: bool, defer_rows: int = DEFER_ROWS
+    ) -> None:
+        """Use `KBReader.open`."""
+        self.path = directory
+        self.damaged: tuple[str, ...] = ()
+        self._settings = settings
+        self._allow_damaged = allow_damaged
+        self._defer_rows = defer_rows
+        self._engine = reader_engine(directory)
+        # One connection only asks whether something was committed: data_version is a property of a connection.
+        self._watch: Any = raw_connection(database_path(directory), mode="ro")
+        self._watch_lock = threading.Lock()
+        self._refresh_lock = threading.Lock()
+        self._cache = SegmentCache(directory, settings.ann_options)
+        self._seen: tuple[int, Snapshot] | None = None
+        self._dead: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        allow_incomplete: bool = False,
+        allow_damaged: bool = False,
+        defer_rows: int = DEFER_ROWS,
+    ) -> KBReader:
+        """The reader of a knowledge base.
+
+        Args:
+            path: Its directory.
+            allow_incomplete: Open it although its build has not been finished.
+            allow_damaged: Leave damaged segments out (see `damaged`) instead of raising CorruptError.
+            defer_rows: Merged segments with at least so many rows are opened in the background.
+
+        Raises:
+            NotAKnowledgeBaseError: Nothing, or something else, is there.
+            BuildIncompleteError: Its build was interrupted.
+            FormatTooNewError: A newer kbengine wrote it.
+        """
+        directory = Path(path)
+        database_path(directory)
+        check_file_system(directory)
+        engine = reader_engine(directory)
+        try:
+            with translated(directory), engine.connect() as connection:
+                if pending_migration(connection, name=str(directory)) is not None:
+                    raise StateError(
+                        f"{directory} was written by an older kbengine and has not been brought up to date: open it "
+                        "once for writing, e.g. 'kbengine compact'"
+                    )
+                settings = read_settings(connection, name=str(directory))
+        finally:
+            engine.dispose()
+        if settings.build_state != "complete" and not allow_incomplete:
+            raise BuildIncompleteError(
+                f"the build of {directory} was interrupted at {dict(settings.build_position)}; run the same "
+                "'kbengine build' again to resume it"
+            )
+        return cls(directory, settings, allow_damaged=allow_damaged, defer_rows=defer_rows)
+
+    def close(self) -> None:
+        """Nothing; connections are closed. Snapshots already taken stay usable."""
+        self._cache.wait()
+        self._engine.dispose()
+        with self._watch_lock:
+            self._watch.close()
+
+    def __enter__(self) -> KBReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def settings(self) -> KBSettings:
+        """What the knowledge base was made with, as of the newest snapshot."""
+        return self._settings
+
+    # -- snapshots
+
+    def snapshot(self) -> Snapshot:
+        """The newest commit, to search in; it stays as it is whatever is written later.
+
+        A commit that was acknowledged before this call is in it.
+
+        Raises:
+            CorruptError: A segment is damaged or missing.
+        """
+        version = self._data_version()
+        seen = self._seen
+        if seen is not None and seen[0] == version:
+            return seen[1]
+        with self._refresh_lock:
+            version = self._data_version()
+            if self._seen is None or self._seen[0] != version:
+                self._seen = (version, self._newest(None if self._seen is None else self._seen[1]))
+            return self._seen[1]
+
+    def _data_version(self) -> int:
+        with self._watch_lock, translated(self.path):
+            return int(self._watch.execute("PRAGMA data_version").fetchone()[0])
+
+    def _newest(self, current: Snapshot | None) -> Snapshot:
+        tried = -1
+        for _ in range(_MAX_RETRIES):
+            with translated(self.path), self._engine.connect() as connection:
+                generation = newest_generation_number(connection)
+                rows = live_segments(connection)
+                sources = {row.file.name: _sources(connection, row) for row in rows if self._may_defer(row)}
+                forgotten = current is None or _compacted_since(connection, current.generation)
+                dead = dead_document_ids(connection, after=-1 if current is None or forgotten else current.generation)
+                settings = read_settings(connection, name=str(self.path))
+            if not forgotten:
+                dead = np.union1d(self._dead, dead)
+            else:
+                # Sources hold rows of documents whose tombstones are gone: they must not answer any more.
+                sources = {}
+            try:
+                segments, damaged = self._segments(rows, sources)
+            except CorruptError as error:
+                # A merge replaced the file after we read its name: there must be a newer commit then.
+                if not isinstance(error.__cause__, FileNotFoundError) or generation == tried:
+                    raise
+                tried = generation
+                continue
+            self._dead, self._settings, self.damaged = dead, settings, damaged
+            return Snapshot(generation, segments, dead)
+        raise StateError(f"{self.path} is being merged faster than it can be opened; try again")
+
+    def _may_defer(self, row: SegmentRow) -> bool:
+        return row.file.n_rows >= self._defer_rows and self._cache.opened([row.file.name]) is None
+
+    def _segments(
+        self, rows: list[SegmentRow], sources: dict[str, list[str]]
+    ) -> tuple[list[LoadedSegment], tuple[str, ...]]:
+        loaded: list[LoadedSegment] = []
+        damaged: list[str] = []
+        for row in rows:
+            standing_in = self._cache.opened(sources.get(row.file.name, []))
+            if standing_in is not None:
+                loaded += standing_in
+                self._cache.open_later(row, self._look_again)
+                continue
+            try:
+                loaded.append(self._cache.get(row))
+            except CorruptError as error:
+                missing = isinstance(error.__cause__, FileNotFoundError)
+                if not self._allow_damaged or (missing and not self._still_live(row)):
+                    raise
+                _log.warning("left out a damaged segment: %s", error.message)
+                damaged.append(error.message)
+        self._cache.forget_except({entry.segment.name for entry in loaded} | {row.file.name for row in rows})
+        return loaded, tuple(damaged)
+
+    def _still_live(self, row: SegmentRow) -> bool:
+        with translated(self.path), self._engine.connect() as connection:
+            return row.file.name in {live.file.name for live in live_segments(connection)}
+
+    def _look_again(self) -> None:
+        with self._refresh_lock:
+            if self._seen is not None:
+                self._seen = (-1, self._seen[1])  # no data_version is negative: the next snapshot() composes anew
+
+    # -- texts
+
+    def documents(self, document_ids: Collection[int] | NDArray[np.int64]) -> dict[int, DocumentRecord]:
+        """The documents by id. Ids that a compaction forgot are absent; deleted documents are there until then."""
+        table = schema.documents
+        with translated(self.path), self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(_BY_ID[table.name], (_json_list(document_ids),)).mappings()
+            return {row["document_id"]: document_record(row) for row in rows}
+
+    def passages(self, passage_ids: Collection[int] | NDArray[np.int64]) -> dict[int, PassageRecord]:
+        """The passages by id. Ids that a compaction forgot are absent; take a newer snapshot and search again then."""
+        table = schema.passages
+        with translated(self.path), self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(_BY_ID[table.name], (_json_list(passage_ids),)).mappings()
+            return {row["passage_id"]: passage_record(row) for row in rows}
+
+    def document(self, doc_id: str) -> DocumentRecord:
+        """The live document with the user's id; UnknownDocumentError when there is none."""
+        table = schema.documents
+        with translated(self.path), self._engine.connect() as connection:
+            statement = select(table).where(table.c.doc_id == doc_id, table.c.dead_generation.is_(None))
+            row = connection.execute(statement).mappings().first()
+        if row is None:
+            raise UnknownDocumentError(
+                f"no live document {doc_id!r} in {self.path}; 'kbengine documents' lists the ids"
+            )
+        return document_record(row)
+
+    def passages_of_document(self, document_id: int) -> list[PassageRecord]:
+        """The document's passages in the order in which they were given."""
+        table = schema.passages
+        with translated(self.path), self._engine.connect() as connection:
+            statement = select(table).where(table.c.document_id == document_id).order_by(table.c.passage_id)
+            return [passage_record(row) for row in connection.execute(statement).mappings()]
+
+    def passage_of_token(self, token_id: int) -> PassageRecord | None:
+        """The passage that a token id belongs to, None when no stored passage has it."""
+        table = schema.passages
+        statement = (
+            select(table)
+            .where(table.c.first_token_id <= token_id, table.c.token_count > 0)
+            .order_by(table.c.first_token_id.desc())
+            .limit(1)
+        )
+        with translated(self.path), self._engine.connect() as connection:
+            row = connection.execute(statement).mappings().first()
+        if row is None or token_id >= row["first_token_id"] + row["token_count"]:
+            return None
+        return passage_record(row)
+
+    def list_documents(
+        self, *, after: str | None = None, limit: int = 100, title_prefix: str | None = None
+    ) -> list[DocumentRecord]:
+        """The live documents, ordered by `doc_id`.
+
+        Args:
+            after: Only documents whose `doc_id` comes after this one: the last of the page before.
+            limit: How many at most.
+            title_prefix: Only titles that begin so, ASCII letters in either case.
+        """
+        if limit < 1:
+            raise InvalidOptionError(f"limit is {limit}; wanted at least 1")
+        table = schema.documents
+        statement = select(table).where(table.c.dead_generation.is_(None)).order_by(table.c.doc_id).limit(limit)
+        if after is not None:
+            statement = statement.where(table.c.doc_id > after)
+        if title_prefix:
+            statement = statement.where(
+                text("title COLLATE NOCASE >= :low AND title COLLATE NOCASE < :high").bindparams(
+                    low=title_prefix, high=title_prefix + chr(0x10FFFF)
+                )
+            )
+        with translated(self.path), self._engine.connect() as connection:
+            return [document_record(row) for row in connection.execute(statement).mappings()]
+
+    def lexical_documents(self, query: str, *, limit: int = 10) -> list[tuple[DocumentRecord, float]]:
+        """The live documents whose passages match any word of the query, best first, with their scores (BM25).
+
+        For people who look for a document; `Snapshot.lexical_scores` is what search uses.
+        """
+        if limit < 1:
+            raise InvalidOptionError(f"limit is {limit}; wanted at least 1")
+        words = list(dict.fromkeys(_WORD.findall(query)))[:_MAX_QUERY_WORDS]
+        if not words:
+            return []
+        # Quoted, each word is a plain string to FTS5, whatever operators it spells.
+        match = " OR ".join(f'"{word}"' for word in words)
+        statement = text(
+            f"SELECT p.document_id, -f.rank AS score FROM (SELECT rowid, rank FROM {schema.FTS_TABLE} "
+            f"WHERE {schema.FTS_TABLE} MATCH :match ORDER BY rank LIMIT :fetch) AS f "
+            "JOIN passages AS p ON p.passage_id = f.rowid ORDER BY f.rank, f.rowid"
+        )
+        with translated(self.path), self._engine.connect() as connection:
+            best: dict[int, float] = {}
+            for row in connection.execute(statement, {"match": match, "fetch": limit * 20}):
+                best.setdefault(row.document_id, float(row.score))
+            chosen = list(best.items())[:limit]
+            rows = connection.exec_driver_sql(
+                _BY_ID["documents"], (_json_list([document_id for document_id, _ in chosen]),)
+            ).mappings()
+            found = {row["document_id"]: document_record(row) for row in rows}
+        return [(found[document_id], score) for document_id, score in chosen if document_id in found]
+
+    def iterate_documents(self) -> Iterator[tuple[DocumentRecord, list[PassageRecord]]]:
+        """The live documents of one generation with their passages, in order of adding, a few at a time in memory."""
+        documents, passages = schema.documents, schema.passages
+        with translated(self.path), self._engine.connect() as connection:
+            live = documents.c.dead_generation.is_(None)
+            document_rows = connection.execution_options(yield_per=_STREAM_ROWS).execute(
+                select(documents).where(live).order_by(documents.c.document_id)
+            )
+            for partition in document_rows.mappings().partitions(_STREAM_ROWS):
+                chunk = [document_record(row) for row in partition]
+                rows = connection.execute(
+                    select(passages)
+                    .where(passages.c.document_id.in_([document.document_id for document in chunk]))
+                    .order_by(passages.c.passage_id)
+                ).mappings()
+                by_document: dict[int, list[PassageRecord]] = {document.document_id: [] for document in chunk}
+                for row in rows:
+                    by_document[row["document_id"]].append(passage_record(row))
+                for document in chunk:
+                    yield document, by_document[document.document_id]
+
+    def info(self) -> KBInfo:
+        """What the knowledge base holds and how large it is; reads all passages' counts, so not for each query."""
+        with translated(self.path), self._engine.connect() as connection:
+            return gather_info(connection, self.path)
+
+
+_BY_ID = {
+    table.name: f"SELECT {', '.join(column.name for column in table.columns)} FROM {table.name} "
+    f"WHERE {key} IN (SELECT value FROM json_each(?))"
+    for table, key in ((schema.documents, "document_id"), (schema.passages, "passage_id"))
+}
+
+
+def _json_list(ids: Collection[int] | NDArray[np.int64]) -> str:
+    # One parameter however many ids, so SQLite keeps one compiled statement.
+    return "[" + ",".join(str(int(value)) for value in ids) + "]"
+
+
+def _sources(connection: Connection, row: SegmentRow) -> list[str]:
+    """The names of the segments that a merge made this one of, in order; none when an add made it."""
+    table = schema.segments
+    statement = (
+        select(table.c.name).where(table.c.dead_generation == row.born_generation).order_by(table.c.first_passage_id)
+    )
+    return list(connection.execute(statement).scalars())
+
+
+def _compacted_since(connection: Connection, generation: int) -> bool:
+    table = schema.generations
+    statement = select(table.c.generation).where(
+        table.c.generation > generation, table.c.operation.in_(("compact", "repair"))
+    )
+    return connection.execute(statement.limit(1)).first() is not None

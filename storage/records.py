@@ -1,0 +1,250 @@
+"""What goes into a knowledge base and what comes out of it: plain frozen records.
+
+`New…` objects carry an encoder's arrays in; `…Record` objects are rows of `kb.sqlite`; `Commit` says what a
+write did. Spans are half-open character offsets into the passage's stored text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import CorruptError, InvalidOptionError
+
+__all__ = [
+    "JSON",
+    "Commit",
+    "DocumentRecord",
+    "NewDocument",
+    "NewPassage",
+    "PassageRecord",
+    "StoredPassage",
+    "TokenOffsets",
+    "pack_offsets",
+    "to_json",
+    "unpack_offsets",
+]
+
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+
+
+class TokenOffsets(NamedTuple):
+    """Where a passage's kept tokens are; three arrays of the same length t.
+
+    Attributes:
+        ordinals: uint32 (t), position among all tokens of the passage, rising.
+        starts: int32 (t), first character in the passage's text.
+        ends: int32 (t), character after the last one.
+    """
+
+    ordinals: NDArray[np.uint32]
+    starts: NDArray[np.int32]
+    ends: NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class NewPassage:
+    """A passage with the vectors an encoder made of it, ready to be stored.
+
+    Attributes:
+        ordinal: Paragraph number in the user's document.
+        text: What is stored and cited.
+        vectors: float32 (t, d), the kept tokens, not normalised.
+        token_ordinals: uint32 (t), each kept token's position among all tokens of the passage, rising.
+        starts: int32 (t), first character of each kept token in `text`.
+        ends: int32 (t), character after each kept token.
+        filter_logits: float32 (t, 2), start and end.
+        passage_vector: float32 (d), L2-normalised.
+        n_tokens: Tokens before filtering; None when unknown (then the last kept ordinal + 1).
+        section: The heading the passage stands under, None without one.
+        char_offset: Where `text` begins in its paragraph: 0 unless a very long paragraph is stored in parts.
+    """
+
+    ordinal: int
+    text: str
+    vectors: NDArray[np.float32]
+    token_ordinals: NDArray[np.uint32]
+    starts: NDArray[np.int32]
+    ends: NDArray[np.int32]
+    filter_logits: NDArray[np.float32]
+    passage_vector: NDArray[np.float32]
+    n_tokens: int | None = None
+    section: str | None = None
+    char_offset: int = 0
+
+    def __post_init__(self) -> None:
+        if self.vectors.ndim != 2 or self.passage_vector.ndim != 1:
+            raise InvalidOptionError(
+                f"{self._name}: vectors {self.vectors.shape} and passage vector {self.passage_vector.shape}; "
+                "wanted (t, d) and (d,)"
+            )
+        t, d = self.vectors.shape
+        shapes = {
+            "token_ordinals": (self.token_ordinals.shape, (t,)),
+            "starts": (self.starts.shape, (t,)),
+            "ends": (self.ends.shape, (t,)),
+            "filter_logits": (self.filter_logits.shape, (t, 2)),
+            "passage_vector": (self.passage_vector.shape, (d,)),
+        }
+        for name, (seen, wanted) in shapes.items():
+            if seen != wanted:
+                raise InvalidOptionError(f"{self._name}: {name} has shape {seen}, wanted {wanted} for vectors {(t, d)}")
+        if self.ordinal < 0 or self.char_offset < 0:
+            raise InvalidOptionError(f"{self._name}: a paragraph number and a character offset are 0 or more")
+        if not (np.isfinite(self.vectors).all() and np.isfinite(self.passage_vector).all()):
+            raise InvalidOptionError(f"{self._name}: a vector holds NaN or infinity; the encoder is at fault")
+        if not t:
+            return
+        if not (self.token_ordinals[1:] > self.token_ordinals[:-1]).all():
+            raise InvalidOptionError(f"{self._name}: token ordinals must rise, each token once")
+        if self.starts[0] < 0 or (self.ends < self.starts).any() or int(self.ends.max()) > len(self.text):
+            raise InvalidOptionError(
+                f"{self._name}: token offsets must lie within the text of {len(self.text)} characters and not end "
+                f"before they start; seen {int(self.starts.min())} to {int(self.ends.max())}"
+            )
+
+    @property
+    def _name(self) -> str:
+        return f"passage {self.ordinal} ({self.text[:40]!r})"
+
+    @property
+    def encoded_token_count(self) -> int:
+        """Tokens before filtering, as far as known."""
+        seen = int(self.token_ordinals[-1]) + 1 if len(self.token_ordinals) else 0
+        return seen if self.n_tokens is None else max(self.n_tokens, seen)
+
+
+@dataclass(frozen=True)
+class NewDocument:
+    """A document to store: the user's id, its title, where it is from, and its passages."""
+
+    doc_id: str
+    title: str
+    url: str | None = None
+    meta: Mapping[str, JSON] = field(default_factory=dict)
+    passages: tuple[NewPassage, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.doc_id, str) or not self.doc_id:
+            raise InvalidOptionError(f"doc_id is {self.doc_id!r}; wanted a non-empty string")
+        for name, value in (("doc_id", self.doc_id), ("title", self.title), ("url", self.url or "")):
+            check_text(value, f"{name} of document {self.doc_id!r}")
+        for passage in self.passages:
+            check_text(passage.text, f"passage {passage.ordinal} of document {self.doc_id!r}")
+            check_text(passage.section or "", f"the section of passage {passage.ordinal} of document {self.doc_id!r}")
+        to_json(self.meta, f"meta of document {self.doc_id!r}")
+
+
+@dataclass(frozen=True)
+class DocumentRecord:
+    """A stored document, without its text. `live` is False once it was deleted or replaced."""
+
+    document_id: int
+    doc_id: str
+    title: str
+    url: str | None
+    meta: Mapping[str, JSON]
+    passage_count: int
+    born_generation: int
+    dead_generation: int | None
+
+    @property
+    def live(self) -> bool:
+        """Whether the document still counts."""
+        return self.dead_generation is None
+
+
+@dataclass(frozen=True)
+class PassageRecord:
+    """A stored passage: its text, and which token ids are its kept tokens."""
+
+    passage_id: int
+    document_id: int
+    ordinal: int
+    text: str
+    first_token_id: int
+    token_count: int
+    encoded_token_count: int
+    packed_offsets: bytes = field(repr=False)
+    section: str | None = None
+    char_offset: int = 0
+
+    @property
+    def offsets(self) -> TokenOffsets:
+        """Ordinals and character offsets of the kept tokens; token `first_token_id + i` is entry i."""
+        return unpack_offsets(self.packed_offsets, passage_id=self.passage_id)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPassage:
+    """What `repair` and `verify` ask an encoder to encode again: stored text and the tokens that were kept."""
+
+    passage_id: int
+    document_id: int
+    ordinal: int
+    title: str
+    text: str
+    first_token_id: int
+    token_ordinals: NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a write did; `generation` counts commits. A repeated `op_id` gives the first one's Commit again."""
+
+    generation: int
+    op_id: str | None
+    documents_added: int
+    documents_replaced: int
+    documents_deleted: int
+
+
+def pack_offsets(ordinals: NDArray[np.uint32], starts: NDArray[np.int32], ends: NDArray[np.int32]) -> bytes:
+    """The offsets of t kept tokens as bytes: one byte 2 or 4 (item size), then (t, 3) little-endian integers."""
+    triples = np.empty((len(ordinals), 3), dtype="<u4")
+    triples[:, 0] = ordinals
+    triples[:, 1] = starts
+    triples[:, 2] = ends
+    if not triples.size or int(triples.max()) <= 0xFFFF:
+        return b"\x02" + triples.astype("<u2").tobytes()
+    return b"\x04" + triples.tobytes()
+
+
+def unpack_offsets(packed: bytes, *, passage_id: int) -> TokenOffsets:
+    """The three arrays that `pack_offsets` packed; CorruptError naming the passage when it did not."""
+    size = packed[0] if packed else 0
+    if size not in (2, 4) or (len(packed) - 1) % (3 * size):
+        raise CorruptError(
+            f"kb.sqlite: the offsets of passage {passage_id} have {len(packed)} bytes with item size {size}; wanted "
+            "1 + 3·t·(2 or 4); run 'kbengine verify'"
+        )
+    triples = np.frombuffer(packed, dtype=f"<u{size}", offset=1).reshape(-1, 3)
+    return TokenOffsets(triples[:, 0].astype(np.uint32), triples[:, 1].astype(np.int32), triples[:, 2].astype(np.int32))
+
+
+def to_json(value: object, name: str) -> str:
+    """The value as JSON text, keys sorted; InvalidOptionError naming it when JSON cannot hold it."""
+    if isinstance(value, Mapping):
+        value = dict(value)
+    try:
+        text = json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidOptionError(f"{name} is not JSON: {error}; use strings, numbers, lists and objects") from error
+    check_text(text, name)
+    return text
+
+
+def check_text(value: str, name: str) -> None:
+    """Nothing; raises InvalidOptionError for text that no UTF-8 file can hold."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidOptionError(
+            f"{name} holds a lone surrogate at character {error.start}; decode the source as UTF-8 "
+            "(errors='replace') before adding it"
+        ) from error

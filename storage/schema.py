@@ -1,0 +1,172 @@
+"""The tables of `kb.sqlite`, as SQLAlchemy Core sees them; `migrations/` is what creates them.
+
+Every row of every table carries `checksum` (see `storage/checksum.py`): SQLite notices damaged structure, not
+a changed letter. Text columns that hold JSON are plain TEXT so that the checksum covers the stored bytes.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+__all__ = [
+    "APPLICATION_ID",
+    "FTS_TABLE",
+    "OPERATIONS",
+    "REVISIONS",
+    "VIEWS",
+    "documents",
+    "generations",
+    "metadata",
+    "passages",
+    "segments",
+    "settings",
+]
+
+APPLICATION_ID = 0x4B42454E
+"""`PRAGMA application_id` of a kb.sqlite, the letters KBEN: `file kb.sqlite` shows it."""
+
+FTS_TABLE = "passages_fts"
+"""The FTS5 table: title and text of each live passage, rowid = passage_id, no copy of the text."""
+
+VIEWS = ("live_documents", "live_passages", "tombstones", "history")
+"""Views for people: `sqlite-utils rows kb.sqlite live_documents`, Datasette, `storage.inspect`."""
+
+REVISIONS = ("0001",)
+"""Every migration, oldest first; the last one is what this kbengine writes. Readers need no alembic to compare."""
+
+OPERATIONS = ("create", "add", "delete", "merge", "compact", "repair", "build", "setting")
+"""What a generation can be."""
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+metadata = MetaData(naming_convention=NAMING)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("key", Text, primary_key=True, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("checksum", Integer, nullable=False),
+    sqlite_strict=True,
+)
+
+generations = Table(
+    "generations",
+    metadata,
+    Column("generation", Integer, primary_key=True),
+    Column("op_id", Text, unique=True),
+    Column("operation", Text, nullable=False),
+    Column("at", Text, nullable=False),
+    Column("documents_added", Integer, nullable=False),
+    Column("documents_replaced", Integer, nullable=False),
+    Column("documents_deleted", Integer, nullable=False),
+    # The ids the next commit will allot. Kept here, not in sqlite_sequence, because this row has a checksum:
+    # an id is never given twice, even after the newest documents were deleted and purged.
+    Column("next_document_id", Integer, nullable=False),
+    Column("next_passage_id", Integer, nullable=False),
+    Column("next_token_id", Integer, nullable=False),
+    Column("note", Text),
+    Column("checksum", Integer, nullable=False),
+    sqlite_autoincrement=True,
+    sqlite_strict=True,
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("document_id", Integer, primary_key=True),
+    Column("doc_id", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("url", Text),
+    Column("meta", Text, nullable=False),
+    Column("passage_count", Integer, nullable=False),
+    Column("born_generation", Integer, ForeignKey("generations.generation"), nullable=False),
+    Column("dead_generation", Integer, ForeignKey("generations.generation")),
+    Column("checksum", Integer, nullable=False),
+    CheckConstraint("passage_count >= 0", name="passage_count"),
+    sqlite_autoincrement=True,
+    sqlite_strict=True,
+)
+Index(
+    "ix_documents_live_doc_id",
+    documents.c.doc_id,
+    unique=True,
+    sqlite_where=text("dead_generation IS NULL"),
+)
+Index(
+    "ix_documents_dead_generation",
+    documents.c.dead_generation,
+    sqlite_where=text("dead_generation IS NOT NULL"),
+)
+Index(
+    "ix_documents_live_title",
+    text("title COLLATE NOCASE"),
+    _table=documents,
+    sqlite_where=text("dead_generation IS NULL"),
+)
+
+passages = Table(
+    "passages",
+    metadata,
+    Column("passage_id", Integer, primary_key=True),
+    Column("document_id", Integer, ForeignKey("documents.document_id"), nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("section", Text),
+    # Where the text begins in its paragraph: 0 unless a very long paragraph is stored in parts.
+    Column("char_offset", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("first_token_id", Integer, nullable=False),
+    Column("token_count", Integer, nullable=False),
+    Column("encoded_token_count", Integer, nullable=False),
+    Column("offsets", LargeBinary, nullable=False),
+    Column("checksum", Integer, nullable=False),
+    CheckConstraint("token_count >= 0", name="token_count"),
+    sqlite_autoincrement=True,
+    sqlite_strict=True,
+)
+Index("ix_passages_document_id", passages.c.document_id)
+Index("ix_passages_first_token_id", passages.c.first_token_id)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("segment_id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("sha256", Text, nullable=False),
+    Column("n_bytes", Integer, nullable=False),
+    Column("n_rows", Integer, nullable=False),
+    Column("n_passages", Integer, nullable=False),
+    # Half-open id ranges. Passage ids, unlike token ids, are never an empty range, so they order the segments.
+    Column("first_passage_id", Integer, nullable=False),
+    Column("end_passage_id", Integer, nullable=False),
+    Column("first_token_id", Integer, nullable=False),
+    Column("end_token_id", Integer, nullable=False),
+    Column("born_generation", Integer, ForeignKey("generations.generation"), nullable=False),
+    Column("dead_generation", Integer, ForeignKey("generations.generation")),
+    Column("checksum", Integer, nullable=False),
+    sqlite_autoincrement=True,
+    sqlite_strict=True,
+)
+Index(
+    "ix_segments_live",
+    segments.c.first_passage_id,
+    sqlite_where=text("dead_generation IS NULL"),
+)
+Index("ix_segments_dead_generation", segments.c.dead_generation)

@@ -1,0 +1,207 @@
+"""Segments: immutable files `segments/<name>.seg` with the vectors and postings of a run of passages.
+
+A segment covers a contiguous range of token ids: its rows are stored tokens in token-id order, its passages are
+in id order. Files are written once, checked whole before use, and only ever unlinked.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.codes import dequantise
+from storage.container import ArraySource, open_container, write_container
+from storage.durable import DurableFile, check_file
+from storage.errors import CorruptError, KBError
+from storage.segment_arrays import ARRAY_NAMES, SegmentArrays, SegmentLengths, array_specs
+
+__all__ = [
+    "SEGMENT_SUFFIX",
+    "Segment",
+    "SegmentArrays",
+    "SegmentFile",
+    "open_segment",
+    "segment_path",
+    "write_segment",
+]
+
+SEGMENT_SUFFIX = ".seg"
+_FORMAT = "kbengine-segment"
+_VERSION = "1"
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """What the database knows of a segment's file; enough to check it and to place it among the others.
+
+    Attributes:
+        name: 32 hex digits; the file is `<name>.seg`.
+        n_bytes: Size of the file.
+        sha256: Hex checksum of the file.
+        n_rows: Stored tokens.
+        n_passages: Passages, those without stored tokens included.
+        first_token_id: Lowest token id of its range.
+        end_token_id: One above the highest token id of its range.
+    """
+
+    name: str
+    n_bytes: int
+    sha256: str
+    n_rows: int
+    n_passages: int
+    first_token_id: int
+    end_token_id: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """An opened and checked segment; its arrays are read-only views of the mapped file."""
+
+    path: Path
+    file: SegmentFile
+    arrays: SegmentArrays
+
+    @property
+    def name(self) -> str:
+        """The segment's name, 32 hex digits."""
+        return self.file.name
+
+    @property
+    def d(self) -> int:
+        """Dimension of the vectors."""
+        return self.arrays.d
+
+    @property
+    def n_rows(self) -> int:
+        """Stored tokens."""
+        return self.file.n_rows
+
+    @property
+    def n_passages(self) -> int:
+        """Passages, those without stored tokens included."""
+        return self.file.n_passages
+
+    def passage_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The passage index (0…p−1) of each row, int64 of the same shape; rows must be in 0…n−1."""
+        # "right": of passages that begin at the same row, all but the last are empty.
+        return np.searchsorted(self.arrays.first_rows, rows, side="right") - 1
+
+    def token_ids_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The token id of each row, int64 of the same shape."""
+        passages = self.passage_of_rows(rows)
+        ids: NDArray[np.int64] = self.arrays.first_token_ids[passages] + (rows - self.arrays.first_rows[passages])
+        return ids
+
+    def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """The token vectors float32 (rows, d), not normalised."""
+        return dequantise(self.arrays.codes[rows], self.arrays.scales[rows])
+
+    def passage_vectors(self, passages: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """The passage vectors float32 (passages, d), of norm 1 up to the rounding of the codes."""
+        return dequantise(self.arrays.passage_codes[passages], self.arrays.passage_scales[passages])
+
+
+def segment_path(directory: Path, name: str) -> Path:
+    """The path of the segment's file in `directory`."""
+    return directory / f"{name}{SEGMENT_SUFFIX}"
+
+
+def write_segment(directory: Path, arrays: SegmentArrays) -> SegmentFile:
+    """The record of the new segment file, which on return is durable in `directory`."""
+    sources: dict[str, ArraySource] = {name: getattr(arrays, name) for name in ARRAY_NAMES}
+    metadata = segment_metadata(
+        d=arrays.d, token_scale=arrays.token_scale, passage_scale=arrays.passage_scale, encoder=arrays.encoder
+    )
+    first, end = token_id_range(arrays.first_token_ids, arrays.token_counts)
+    return write_segment_file(
+        directory, arrays.lengths, sources, d=arrays.d, metadata=metadata, first_token_id=first, end_token_id=end
+    )
+
+
+def write_segment_file(
+    directory: Path,
+    lengths: SegmentLengths,
+    sources: Mapping[str, ArraySource],
+    *,
+    d: int,
+    metadata: Mapping[str, str],
+    first_token_id: int,
+    end_token_id: int,
+) -> SegmentFile:
+    """The record of the new segment file made of arrays or of iterables of their parts; durable on return."""
+    name = uuid.uuid4().hex
+    with DurableFile(segment_path(directory, name)) as file:
+        write_container(file, array_specs(lengths, d=d), sources, metadata=metadata)
+        file.commit()
+        return SegmentFile(
+            name=name,
+            n_bytes=file.n_bytes,
+            sha256=file.sha256,
+            n_rows=lengths.n_rows,
+            n_passages=lengths.n_passages,
+            first_token_id=first_token_id,
+            end_token_id=end_token_id,
+        )
+
+
+def segment_metadata(*, d: int, token_scale: float, passage_scale: float, encoder: str) -> dict[str, str]:
+    """The strings kept in a segment's header."""
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "d": str(d),
+        "token_scale": repr(token_scale),
+        "passage_scale": repr(passage_scale),
+        "encoder": encoder,
+    }
+
+
+def token_id_range(first_token_ids: NDArray[np.int64], token_counts: NDArray[np.uint32]) -> tuple[int, int]:
+    """The half-open range of token ids of these passages, of which there is at least one."""
+    return int(first_token_ids[0]), int(first_token_ids[-1]) + int(token_counts[-1])
+
+
+def open_segment(path: Path, expected: SegmentFile) -> Segment:
+    """The segment, after its size, checksum and structure were checked against `expected`.
+
+    Raises:
+        CorruptError: The file is missing (`__cause__` is a FileNotFoundError then), or is not what was written.
+        StateError: The file may not be read by this process.
+    """
+    check_file(path, n_bytes=expected.n_bytes, sha256=expected.sha256)
+    return _map_segment(path, expected)
+
+
+def _map_segment(path: Path, expected: SegmentFile) -> Segment:
+    container = open_container(path)
+    metadata, arrays = container.metadata, container.arrays
+    if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
+        raise CorruptError(
+            f"{path}: format is {metadata.get('format')!r} version {metadata.get('version')!r}, expected {_FORMAT!r} "
+            f"version {_VERSION!r}; was it written by a newer kbengine?"
+        )
+    if set(arrays) != ARRAY_NAMES:
+        raise CorruptError(f"{path}: arrays {sorted(set(arrays) ^ ARRAY_NAMES)} are missing or unknown")
+    try:
+        content = SegmentArrays(
+            **arrays,
+            d=int(metadata["d"]),
+            token_scale=float(metadata["token_scale"]),
+            passage_scale=float(metadata["passage_scale"]),
+            encoder=metadata["encoder"],
+        )
+    except (KBError, KeyError, ValueError) as error:
+        raise CorruptError(f"{path}: {error}; restore it from a backup or re-encode its documents") from error
+    first, end = token_id_range(content.first_token_ids, content.token_counts)
+    seen = (len(content.codes), len(content.passage_ids), first, end)
+    wanted = (expected.n_rows, expected.n_passages, expected.first_token_id, expected.end_token_id)
+    if seen != wanted:
+        raise CorruptError(
+            f"{path}: rows, passages and token range are {seen}, expected {wanted}; was the file swapped with another?"
+        )
+    return Segment(path=path, file=expected, arrays=content)

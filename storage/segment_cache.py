@@ -1,0 +1,98 @@
+"""Opened segments, shared by all snapshots of a reader; large merged ones are opened in the background.
+
+Opening reads the whole file to check it and fills the search lists: milliseconds for the segment of one add,
+seconds for a large merge. A merged segment holds nothing that its sources do not hold, so as long as the sources
+are open they go on answering.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from storage.ann import AnnOptions, load_ann
+from storage.catalog import SegmentRow
+from storage.errors import KBError
+from storage.segment import open_segment, segment_path
+from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
+from storage.snapshot import LoadedSegment
+
+__all__ = ["DEFER_ROWS", "SegmentCache"]
+
+DEFER_ROWS = 50_000
+"""Segments of at least this many rows are opened in the background when their sources are still open."""
+
+_log = logging.getLogger(__name__)
+
+
+class SegmentCache:
+    """The open segments of one reader, by name. All methods but `forget_except` may be called from any thread."""
+
+    def __init__(self, directory: Path, options: AnnOptions) -> None:
+        self._directory = directory
+        self._options = options
+        self._lock = threading.Lock()
+        self._loaded: dict[str, LoadedSegment] = {}
+        self._threads: dict[str, threading.Thread] = {}
+
+    def get(self, row: SegmentRow) -> LoadedSegment:
+        """The opened segment; opened and checked now when it is not there yet.
+
+        Raises:
+            CorruptError: The file is missing (`__cause__` is FileNotFoundError) or is not what was written.
+        """
+        name = row.file.name
+        with self._lock:
+            loaded = self._loaded.get(name)
+        if loaded is None:
+            segment = open_segment(segment_path(self._directory / SEGMENT_DIRECTORY, name), row.file)
+            index = self._directory / INDEX_DIRECTORY
+            loaded = LoadedSegment(
+                segment,
+                load_ann(index, segment, "tokens", self._options),
+                load_ann(index, segment, "passages", self._options),
+            )
+            with self._lock:
+                loaded = self._loaded.setdefault(name, loaded)
+        return loaded
+
+    def opened(self, names: Sequence[str]) -> list[LoadedSegment] | None:
+        """The segments of these names, None unless all of them are open."""
+        with self._lock:
+            if not names or any(name not in self._loaded for name in names):
+                return None
+            return [self._loaded[name] for name in names]
+
+    def open_later(self, row: SegmentRow, when_done: Callable[[], None]) -> None:
+        """Nothing; a thread opens the segment and calls `when_done`. A failure shows when `get` tries again."""
+
+        def work() -> None:
+            try:
+                self.get(row)
+            except KBError as error:
+                _log.warning("opening a merged segment failed: %s", error.message)
+            finally:
+                when_done()
+                with self._lock:
+                    self._threads.pop(row.file.name, None)
+
+        with self._lock:
+            if row.file.name in self._threads:
+                return
+            thread = threading.Thread(target=work, name="kbengine-open", daemon=True)
+            self._threads[row.file.name] = thread
+        thread.start()
+
+    def forget_except(self, names: set[str]) -> None:
+        """Nothing; other segments are dropped here; snapshots that use them keep them alive."""
+        with self._lock:
+            self._loaded = {name: loaded for name, loaded in self._loaded.items() if name in names}
+
+    def wait(self) -> None:
+        """Nothing; segments that were being opened in the background are open (or failed)."""
+        with self._lock:
+            threads = list(self._threads.values())
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,130 @@
+"""Merging segments: the kept passages of several files in one new file, rows copied as they are.
+
+Rows are streamed in chunks, so merging needs memory for the passages and postings, not for the vectors. Codes
+are never quantised again and token ids stay what they were.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.container import ArraySource
+from storage.errors import StateError, UsageError
+from storage.postings import merge_postings
+from storage.segment import Segment, SegmentFile, segment_metadata, token_id_range, write_segment_file
+from storage.segment_arrays import SegmentLengths
+
+_ROW_ARRAYS = ("token_ordinals", "scales", "filter_logits", "codes")
+_PASSAGE_ARRAYS = (
+    "passage_ids",
+    "document_ids",
+    "first_token_ids",
+    "token_counts",
+    "passage_codes",
+    "passage_scales",
+)
+_CHUNK_ROWS = 1 << 15
+
+
+def merge_segments(
+    directory: Path, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]]
+) -> SegmentFile | None:
+    """The record of the new, durable segment file with the kept passages; None when none is kept.
+
+    Args:
+        directory: Where the new file goes.
+        segments: Adjacent segments in token-id order, of one encoder and with the same common scales.
+        keep: For each segment, bool (n_passages): which passages stay.
+    """
+    if len(segments) != len(keep):
+        raise UsageError(f"merge got {len(segments)} segments and {len(keep)} masks, expected one mask each")
+    for segment, mask in zip(segments, keep, strict=True):
+        if mask.shape != (segment.n_passages,) or mask.dtype != np.bool_:
+            raise UsageError(
+                f"mask of segment {segment.name} is {mask.dtype} {mask.shape}, expected bool ({segment.n_passages},)"
+            )
+    if not any(mask.any() for mask in keep):
+        return None
+    _check_mergeable(segments)
+    first = segments[0].arrays
+    passages: dict[str, NDArray[Any]] = {
+        name: np.concatenate(
+            [getattr(segment.arrays, name)[mask] for segment, mask in zip(segments, keep, strict=True)]
+        )
+        for name in _PASSAGE_ARRAYS
+    }
+    postings = merge_postings([segment.arrays.postings for segment in segments], keep)
+    counts = passages["token_counts"].astype(np.int64)
+    n_rows = int(counts.sum())
+    sources: dict[str, ArraySource] = {
+        **passages,
+        "first_rows": np.cumsum(counts) - counts,
+        "terms": postings.terms,
+        "posting_starts": postings.posting_starts,
+        "posting_passages": postings.posting_passages,
+        "posting_counts": postings.posting_counts,
+        "passage_lengths": postings.passage_lengths,
+    }
+    for name in _ROW_ARRAYS:
+        sources[name] = _kept_rows(name, segments, keep)
+    token_range = token_id_range(passages["first_token_ids"], passages["token_counts"])
+    return write_segment_file(
+        directory,
+        SegmentLengths(
+            n_rows=n_rows,
+            n_passages=len(counts),
+            n_terms=len(postings.terms),
+            n_postings=len(postings.posting_passages),
+        ),
+        sources,
+        d=first.d,
+        metadata=segment_metadata(
+            d=first.d, token_scale=first.token_scale, passage_scale=first.passage_scale, encoder=first.encoder
+        ),
+        first_token_id=token_range[0],
+        end_token_id=token_range[1],
+    )
+
+
+def _check_mergeable(segments: Sequence[Segment]) -> None:
+    def facts(segment: Segment) -> tuple[int, float, float, str]:
+        arrays = segment.arrays
+        return arrays.d, arrays.token_scale, arrays.passage_scale, arrays.encoder
+
+    for left, right in itertools.pairwise(segments):
+        if facts(left) != facts(right):
+            raise StateError(
+                f"segments {left.name} and {right.name} differ in dimension, scales or encoder: {facts(left)} and "
+                f"{facts(right)}; only segments of one encoder can be merged"
+            )
+        left_ids, right_ids = left.arrays.passage_ids, right.arrays.passage_ids
+        ids_rise = not len(left_ids) or not len(right_ids) or left_ids[-1] < right_ids[0]
+        if left.file.end_token_id > right.file.first_token_id or not ids_rise:
+            raise UsageError(
+                f"segment {left.name} ends at token {left.file.end_token_id}, segment {right.name} begins at "
+                f"{right.file.first_token_id}; merge segments in token-id order"
+            )
+
+
+def _kept_rows(name: str, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]]) -> Iterator[NDArray[Any]]:
+    """The parts of a row array that belong to kept passages, in order, each of bounded size."""
+    for segment, mask in zip(segments, keep, strict=True):
+        array: NDArray[Any] = getattr(segment.arrays, name)
+        for start, end in _runs(mask, segment.arrays.first_rows, segment.n_rows):
+            for begin in range(start, end, _CHUNK_ROWS):
+                yield array[begin : min(begin + _CHUNK_ROWS, end)]
+
+
+def _runs(mask: NDArray[np.bool_], first_rows: NDArray[np.int64], n_rows: int) -> Iterator[tuple[int, int]]:
+    """The half-open row ranges of the runs of kept passages."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    bounds = np.append(first_rows, n_rows)
+    for start, end in zip(bounds[edges[::2]].tolist(), bounds[edges[1::2]].tolist(), strict=True):
+        if end > start:
+            yield start, end

@@ -1,0 +1,142 @@
+"""What a knowledge base was made with: written once, checked on open, stored as rows with checksums."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects.sqlite import insert
+
+from storage import schema
+from storage.ann_lists import AnnOptions
+from storage.checksum import check_row, sealed
+from storage.errors import CorruptError, FormatTooNewError, InvalidOptionError
+from storage.records import JSON, to_json
+
+__all__ = ["FORMAT_VERSION", "KBSettings", "read_setting", "read_settings", "write_setting", "write_settings"]
+
+FORMAT_VERSION = 1
+"""Raised when an older kbengine could not read what this one writes."""
+
+BuildState = Literal["building", "complete"]
+
+
+@dataclass(frozen=True)
+class KBSettings:
+    """What shaped a knowledge base; rows of table `settings`, one per field.
+
+    Attributes:
+        encoder_name: Name of the encoder, for people.
+        encoder_fingerprint: sha256 over its configuration, weights and tokenizer; compared on open.
+        d: Dimension of token and passage vectors.
+        filter: How tokens were chosen, e.g. {"threshold": -1.0}.
+        token_scale: Common scale of token codes; None until the first add fixes it.
+        passage_scale: Common scale of passage codes; None until the first add fixes it.
+        ann: Options of the ANN index.
+        kbengine_version: Version that created the knowledge base.
+        created_at: UTC, ISO 8601.
+        format_version: See `FORMAT_VERSION`.
+        build: {"state": "building" | "complete", "position": {…} where an interrupted build goes on}.
+    """
+
+    encoder_name: str
+    encoder_fingerprint: str
+    d: int
+    filter: Mapping[str, JSON] = field(default_factory=dict)
+    token_scale: float | None = None
+    passage_scale: float | None = None
+    ann: Mapping[str, JSON] = field(default_factory=dict)
+    kbengine_version: str = ""
+    created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    format_version: int = FORMAT_VERSION
+    build: Mapping[str, JSON] = field(default_factory=lambda: {"state": "complete", "position": {}})
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.d <= 65_536:
+            raise InvalidOptionError(f"d is {self.d}; wanted a vector dimension of 1 to 65,536")
+        if not self.encoder_fingerprint:
+            raise InvalidOptionError("encoder_fingerprint is empty; wanted the fingerprint of the encoder")
+        for name in ("token_scale", "passage_scale"):
+            scale = getattr(self, name)
+            if scale is not None and not 0 < scale < float("inf"):
+                raise InvalidOptionError(f"{name} is {scale}; wanted a positive number or None")
+        if self.build_state not in ("building", "complete"):
+            raise InvalidOptionError(f"build state is {self.build_state!r}; wanted 'building' or 'complete'")
+        self.ann_options  # noqa: B018 - refuses unknown options and bad values now, not at the first search
+
+    @property
+    def ann_options(self) -> AnnOptions:
+        """The options of the ANN index; InvalidOptionError for an unknown one."""
+        known = {entry.name for entry in dataclasses.fields(AnnOptions)}
+        unknown = sorted(set(self.ann) - known)
+        if unknown:
+            raise InvalidOptionError(f"ANN options {unknown} are unknown; wanted some of {sorted(known)}")
+        options: dict[str, Any] = dict(self.ann)
+        return AnnOptions(**options)
+
+    @property
+    def build_state(self) -> str:
+        """The build's state, `building` until `finish_build`."""
+        return str(self.build.get("state"))
+
+    @property
+    def build_position(self) -> Mapping[str, JSON]:
+        """Where an interrupted build goes on, as its last commit stored it."""
+        position = self.build.get("position")
+        return position if isinstance(position, dict) else {}
+
+
+def write_settings(connection: Connection, values: KBSettings) -> None:
+    """Nothing; each field is a row of `settings` in the caller's transaction."""
+    for entry in dataclasses.fields(values):
+        write_setting(connection, entry.name, getattr(values, entry.name))
+
+
+def write_setting(connection: Connection, key: str, value: object) -> None:
+    """Nothing; the row `key` holds the value as JSON in the caller's transaction."""
+    row = sealed({"key": key, "value": to_json(value, f"setting {key!r}"), "checksum": 0})
+    statement = insert(schema.settings).values(row)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["key"], set_={"value": row["value"], "checksum": row["checksum"]}
+        )
+    )
+
+
+def read_setting(connection: Connection, key: str) -> JSON:
+    """The value stored under `key`, None when there is none."""
+    row = connection.execute(select(schema.settings).where(schema.settings.c.key == key)).mappings().first()
+    if row is None:
+        return None
+    check_row("settings", row)
+    value: JSON = json.loads(row["value"])
+    return value
+
+
+def read_settings(connection: Connection, *, name: str) -> KBSettings:
+    """The settings; FormatTooNewError when a newer kbengine wrote them, CorruptError when rows are missing.
+
+    Args:
+        connection: An open connection.
+        name: The knowledge base's path, for messages.
+    """
+    values: dict[str, Any] = {}
+    for row in connection.execute(select(schema.settings)).mappings():
+        check_row("settings", row)
+        values[row["key"]] = json.loads(row["value"])
+    version = values.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise FormatTooNewError(
+            f"{name} has format {version}, this kbengine reads up to {FORMAT_VERSION}: "
+            "upgrade kbengine (pip install -U kbengine)"
+        )
+    fields = [entry.name for entry in dataclasses.fields(KBSettings)]
+    missing = [field_name for field_name in fields if field_name not in values]
+    if missing:
+        raise CorruptError(f"{name}/kb.sqlite: settings {missing} are missing; restore the file from a backup")
+    return KBSettings(**{field_name: values[field_name] for field_name in fields})

@@ -1,0 +1,307 @@
+"""A snapshot: all segments of one generation seen as one, with its deleted documents left out.
+
+Rows and passages are numbered through all segments in token-id order. Nothing here changes after it was made, so
+any number of threads may search one snapshot while the next is being opened.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.ann import AnnKind, AnnOptions, Progress, TokenAnn, load_ann
+from storage.code_block import CodeBlock
+from storage.codes import dequantise
+from storage.errors import CorruptError, UsageError
+from storage.exact import Found, best_of, check_queries, empty_found
+from storage.postings import Bm25Options, LexicalView
+from storage.segment import Segment, SegmentFile, open_segment
+
+# Rows of small segments copied together for one scan; more than that are scanned where they lie.
+_MAX_BLOCK_ROWS = 500_000
+
+
+@dataclass(frozen=True)
+class LoadedSegment:
+    """A checked segment with its two vector searches."""
+
+    segment: Segment
+    token_ann: TokenAnn
+    passage_ann: TokenAnn
+
+
+def load_segment(
+    path: Path,
+    expected: SegmentFile,
+    index_directory: Path,
+    options: AnnOptions | None = None,
+    *,
+    progress: Progress | None = None,
+) -> LoadedSegment:
+    """The segment file, checked whole, with its searches (built and written to `index_directory` if need be)."""
+    segment = open_segment(path, expected)
+    token_ann = load_ann(index_directory, segment, "tokens", options, progress=progress)
+    return LoadedSegment(segment, token_ann, load_ann(index_directory, segment, "passages", options))
+
+
+class Snapshot:
+    """The searchable content of one generation; immutable.
+
+    Attributes:
+        generation: The commit it shows.
+        segments: The loaded segments, in token-id order.
+        d: Dimension of the vectors, 0 when there are no segments.
+        n_rows: Rows over all segments, dead ones included.
+        n_passages: Passages over all segments, dead ones included.
+        passage_ids: int64 (n_passages), strictly rising.
+        document_ids: int64 (n_passages), each passage's document.
+        first_token_ids: int64 (n_passages), token id of each passage's first row.
+        first_rows: int64 (n_passages), row (of the snapshot) of each passage's first row.
+        token_counts: int64 (n_passages), rows of each passage.
+        live_passages: bool (n_passages), whether the passage's document is not deleted.
+    """
+
+    def __init__(
+        self,
+        generation: int,
+        segments: Sequence[LoadedSegment],
+        dead_document_ids: NDArray[np.int64],
+        *,
+        bm25: Bm25Options | None = None,
+    ) -> None:
+        self.generation = generation
+        self.segments = tuple(segments)
+        contents = [loaded.segment.arrays for loaded in self.segments]
+        _check_order(self.segments)
+        self.d = contents[0].d if contents else 0
+        self._row_starts = np.cumsum([0, *(len(content.codes) for content in contents)])
+        self._passage_starts = np.cumsum([0, *(len(content.passage_ids) for content in contents)])
+        self.n_rows = int(self._row_starts[-1])
+        self.n_passages = int(self._passage_starts[-1])
+        self.passage_ids = _joined([content.passage_ids for content in contents])
+        self.document_ids = _joined([content.document_ids for content in contents])
+        self.first_token_ids = _joined([content.first_token_ids for content in contents])
+        self.first_rows = _joined(
+            [content.first_rows + start for content, start in zip(contents, self._row_starts, strict=False)]
+        )
+        self.token_counts = _joined([content.token_counts for content in contents])
+        self.live_passages = ~np.isin(self.document_ids, dead_document_ids)
+        self.live_passages.flags.writeable = False
+        self._dead_passages = np.flatnonzero(~self.live_passages)
+        self._bm25 = bm25
+        self._block_lock = threading.Lock()
+        self._blocks: dict[AnnKind, CodeBlock] = {}
+
+    # --- what a row or passage is -----------------------------------------------------------------------------
+
+    def passages_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The passage index of each row, int64 of the same shape."""
+        self._check(rows, self.n_rows, "row")
+        return np.searchsorted(self.first_rows, rows, side="right") - 1
+
+    def token_ids_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The token id of each row, int64 of the same shape."""
+        passages = self.passages_of_rows(rows)
+        ids: NDArray[np.int64] = self.first_token_ids[passages] + (rows - self.first_rows[passages])
+        return ids
+
+    def rows_of_token_ids(self, token_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row of each token id, int64 of the same shape; −1 where no segment stores that token."""
+        if self.n_passages == 0:
+            return np.full(token_ids.shape, -1, dtype=np.int64)
+        passages = np.searchsorted(self.first_token_ids, token_ids, side="right") - 1
+        offsets = token_ids - self.first_token_ids[passages]
+        stored = (passages >= 0) & (offsets < self.token_counts[passages])
+        return np.where(stored, self.first_rows[passages] + offsets, -1)
+
+    def passages_of_ids(self, passage_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The passage index of each passage id, int64 of the same shape; −1 where no segment has it."""
+        if self.n_passages == 0:
+            return np.full(passage_ids.shape, -1, dtype=np.int64)
+        passages = np.minimum(np.searchsorted(self.passage_ids, passage_ids), self.n_passages - 1)
+        return np.where(self.passage_ids[passages] == passage_ids, passages, -1)
+
+    def token_ordinals(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The position of each row (n) among all tokens of its passage, before filtering, int64 (n)."""
+        return self._gather("token_ordinals", rows).astype(np.int64)
+
+    def filter_logits(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The filter head's start and end logit of each row (n), float32 (n, 2)."""
+        return self._gather("filter_logits", rows).astype(np.float32)
+
+    def gather(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        """The codes int8 (n, d) and scales float32 (n) of rows (n), in any order; vector = code · scale."""
+        return self._gather("codes", rows), self._gather("scales", rows).astype(np.float32)
+
+    def passage_vectors(self, passages: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors float32 (n, d) of passage indices (n), of norm 1 up to the rounding of the codes."""
+        codes = self._gather("passage_codes", passages, of_passages=True)
+        return dequantise(codes, self._gather("passage_scales", passages, of_passages=True))
+
+    # --- searching --------------------------------------------------------------------------------------------
+
+    def search_tokens(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        nprobe: int | None = None,
+        nprobe_factor: float = 1.0,
+        exact: bool = False,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The scores float32 (m, k), falling, and rows int64 (m, k) of the best tokens of live documents.
+
+        Scores are inner products with the stored vectors; equal scores go to the lower row; score −inf and row −1
+        fill up where there are fewer than k.
+
+        Args:
+            queries: float32 (m, d).
+            k: How many rows per query.
+            nprobe: Lists read per query and segment; None takes each segment's default.
+            nprobe_factor: Multiplies that default.
+            exact: Look at every row.
+        """
+        return self._search("tokens", queries, k, nprobe, nprobe_factor, exact)
+
+    def search_passages(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        nprobe: int | None = None,
+        nprobe_factor: float = 1.0,
+        exact: bool = False,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The scores float32 (m, k), falling, and passage indices int64 (m, k) of the best live passages.
+
+        Arguments and order as in `search_tokens`; queries are compared with the passage vectors.
+        """
+        return self._search("passages", queries, k, nprobe, nprobe_factor, exact)
+
+    def lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
+        """The BM25 scores float32 (n_passages) of a text or of weighted terms; 0 for dead passages."""
+        scores = self._lexical.scores(query)
+        scores[self._dead_passages] = 0
+        return scores
+
+    def _search(
+        self,
+        kind: AnnKind,
+        queries: NDArray[np.float32],
+        k: int,
+        nprobe: int | None,
+        nprobe_factor: float,
+        exact: bool,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        d = self.d if self.segments else queries.shape[-1]
+        queries = check_queries(queries, k, d=d)
+        starts, live = self._numbering(kind)
+        found: list[Found] = [empty_found(len(queries), k)]
+        block = self._block(kind)
+        if block is not None:
+            found.append(block.search(queries, k))
+        for number, ann in enumerate(self._anns(kind)):
+            if ann.is_exact and block is not None:
+                continue
+            scores, rows = ann.search(
+                queries, k, nprobe=nprobe, nprobe_factor=nprobe_factor, exact=exact, live=live[number]
+            )
+            found.append(Found(scores, np.where(rows >= 0, rows + starts[number], -1)))
+        best = best_of(found, k)
+        return best.scores, best.rows
+
+    def _anns(self, kind: AnnKind) -> list[TokenAnn]:
+        return [loaded.token_ann if kind == "tokens" else loaded.passage_ann for loaded in self.segments]
+
+    def _numbering(self, kind: AnnKind) -> tuple[NDArray[np.int64], list[NDArray[np.bool_] | None]]:
+        """Where each segment's numbers start, and which of its rows (or passages) are live, None for all."""
+        if kind == "tokens":
+            return self._row_starts, self._live_rows
+        return self._passage_starts, self._live_by_segment
+
+    @cached_property
+    def _live_by_segment(self) -> list[NDArray[np.bool_] | None]:
+        parts = [self.live_passages[start:end] for start, end in itertools.pairwise(self._passage_starts)]
+        return [None if part.all() else part for part in parts]
+
+    @cached_property
+    def _live_rows(self) -> list[NDArray[np.bool_] | None]:
+        return [
+            None if part is None else np.repeat(part, loaded.segment.arrays.token_counts)
+            for part, loaded in zip(self._live_by_segment, self.segments, strict=True)
+        ]
+
+    @cached_property
+    def _lexical(self) -> LexicalView:
+        return LexicalView([loaded.segment.arrays.postings for loaded in self.segments], self._bm25)
+
+    def _block(self, kind: AnnKind) -> CodeBlock | None:
+        """The live rows of all small segments for one scan, made at the first search; None when none or too many."""
+        with self._block_lock:
+            if kind not in self._blocks:
+                anns = self._anns(kind)
+                small = [number for number, ann in enumerate(anns) if ann.is_exact]
+                if not small or sum(anns[number].n_rows for number in small) > _MAX_BLOCK_ROWS:
+                    return None
+                starts, live = self._numbering(kind)
+                self._blocks[kind] = CodeBlock(
+                    [anns[number].block_part(first_row=int(starts[number]), live=live[number]) for number in small],
+                    common=anns[small[0]].source.common,
+                    d=self.d,
+                )
+            return self._blocks[kind]
+
+    # --- gathering --------------------------------------------------------------------------------------------
+
+    def _gather(self, name: str, numbers: NDArray[np.int64], *, of_passages: bool = False) -> NDArray[Any]:
+        """The entries of one array of the segments for rows or passages of the snapshot, in the order asked."""
+        starts = self._passage_starts if of_passages else self._row_starts
+        self._check(numbers, int(starts[-1]), "passage" if of_passages else "row")
+        arrays: list[NDArray[Any]] = [getattr(loaded.segment.arrays, name) for loaded in self.segments]
+        if len(arrays) == 1:
+            return arrays[0][numbers]
+        if not len(numbers):
+            width = (self.d,) if name in ("codes", "passage_codes") else (2,) if name == "filter_logits" else ()
+            return np.empty((0, *width), dtype=arrays[0].dtype if arrays else np.int8)
+        owners = np.searchsorted(starts, numbers, side="right") - 1
+        gathered = np.empty((len(numbers), *arrays[0].shape[1:]), dtype=arrays[0].dtype)
+        for owner in np.unique(owners).tolist():
+            chosen = np.flatnonzero(owners == owner)
+            gathered[chosen] = arrays[owner][numbers[chosen] - starts[owner]]
+        return gathered
+
+    def _check(self, numbers: NDArray[np.int64], end: int, noun: str) -> None:
+        # Negative numbers would silently count from the end in numpy.
+        if numbers.size and not (int(numbers.min()) >= 0 and int(numbers.max()) < end):
+            raise UsageError(
+                f"{noun} numbers run from {numbers.min()} to {numbers.max()}, the snapshot has {end}; "
+                f"use the numbers of the same snapshot and drop the −1 of missing results"
+            )
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    joined = np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64, copy=False)
+    joined.flags.writeable = False
+    return joined
+
+
+def _check_order(segments: Sequence[LoadedSegment]) -> None:
+    for left, right in itertools.pairwise(loaded.segment for loaded in segments):
+        if left.d != right.d:
+            raise CorruptError(
+                f"segment {left.name} has dimension {left.d}, segment {right.name} has {right.d}, expected one for all"
+            )
+        ids_rise = left.arrays.passage_ids[-1] < right.arrays.passage_ids[0]
+        if left.file.end_token_id > right.file.first_token_id or not ids_rise:
+            raise CorruptError(
+                f"segments {left.name} and {right.name} overlap or are out of order: tokens up to "
+                f"{left.file.end_token_id}, then from {right.file.first_token_id}; expected token-id order"
+            )

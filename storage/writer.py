@@ -1,0 +1,357 @@
+"""Writing to a knowledge base: each call is all or nothing, and durable when it returns.
+
+The order is what makes it so: a segment file is written, synced, renamed and its directory synced; then one
+SQLite transaction names it together with the documents; its commit is the commit of the whole. Killed before
+that, a file is left that nothing refers to, and the next open removes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from sqlalchemy import insert
+
+from storage import schema
+from storage.catalog import (
+    SegmentRow,
+    commit_of,
+    insert_generation,
+    insert_segment,
+    live_document_rows,
+    live_segments,
+    newest_generation,
+    retire_documents,
+)
+from storage.compaction import compact
+from storage.creation import create_directory, migrated_settings, remove_leftovers
+from storage.database import check_file_system, database_path, wal_path
+from storage.errors import (
+    DuplicateDocumentError,
+    InvalidOptionError,
+    KBError,
+    StorageFullError,
+    UnknownDocumentError,
+)
+from storage.intake import check_documents, common_scales, prepare_batch, segment_arrays
+from storage.lock import WriterLock
+from storage.merging import MAX_ROWS, merge_and_commit, plan_groups, plan_merge, segment_size
+from storage.records import JSON, Commit, NewDocument
+from storage.segment import SegmentFile, write_segment
+from storage.session import WriteSession
+from storage.settings import KBSettings, read_setting, write_setting
+from storage.wal import check_wal
+
+__all__ = ["KBWriter"]
+
+_OWN_SETTINGS = frozenset(field.name for field in dataclasses.fields(KBSettings)) - {"ann", "encoder_name"}
+
+_log = logging.getLogger(__name__)
+
+
+class KBWriter:
+    """The one writer of a knowledge base; safe to share between threads; use it as a context manager.
+
+    Holds `writer.lock` until `close()`. Small segments are merged in a background thread while it is open.
+    """
+
+    def __init__(self, session: WriteSession, lock: WriterLock, settings: KBSettings, *, merge: bool) -> None:
+        """Use `KBWriter.create` or `KBWriter.open`."""
+        self._session = session
+        self._lock = lock
+        self._settings = settings
+        self._merge_in_background = merge
+        self._merge_lock = threading.Lock()  # one merge or compaction at a time
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    # -- opening and closing
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], settings: KBSettings) -> KBWriter:
+        """The writer of a new, empty knowledge base; its directory appears whole or not at all.
+
+        Raises:
+            KnowledgeBaseExistsError: The path exists and is not an empty directory.
+            PlatformError: A network file system, or an SQLite that is too old.
+        """
+        target = Path(path)
+        create_directory(target, settings)
+        return cls.open(target)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, lock_timeout_s: float = 10.0, background_merging: bool = True
+    ) -> KBWriter:
+        """The writer of an existing knowledge base, after what a crash may have left was tidied up.
+
+        Raises:
+            NotAKnowledgeBaseError: Nothing, or something else, is there.
+            LockedError: Another process writes; the message names it.
+            FormatTooNewError: A newer kbengine wrote it.
+            CorruptError: The log or the settings are damaged.
+        """
+        directory = Path(path)
+        database_path(directory)
+        check_file_system(directory)
+        lock = WriterLock(directory, timeout_s=lock_timeout_s)
+        session: WriteSession | None = None
+        try:
+            # Before SQLite opens the file: it would drop what follows a damaged byte of the log without a word.
+            check_wal(wal_path(directory))
+            session = WriteSession(directory)
+            # After a failed fsync the log may be in memory only; kb.sqlite is written and synced anew from it.
+            session.run_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
+            settings = migrated_settings(session)
+            remove_leftovers(session)
+        except BaseException:
+            if session is not None:
+                session.close()
+            lock.release()
+            raise
+        return cls(session, lock, settings, merge=background_merging)
+
+    def close(self) -> None:
+        """Nothing; background merging has ended, the log is folded into kb.sqlite and the lock is free."""
+        self._closing = True
+        self.wait_for_merging()
+        self._session.close()
+        self._lock.release()
+
+    def __enter__(self) -> KBWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The knowledge base's directory."""
+        return self._session.directory
+
+    @property
+    def settings(self) -> KBSettings:
+        """What the knowledge base was made with, as of the last commit of this writer."""
+        return self._settings
+
+    # -- documents
+
+    def add(
+        self,
+        documents: Iterable[NewDocument],
+        *,
+        replace: bool = True,
+        op_id: str | None = None,
+        build_position: Mapping[str, JSON] | None = None,
+    ) -> Commit:
+        """The commit that made the documents findable, all of them at once.
+
+        Args:
+            documents: What to store; a document whose id is there already replaces the old one.
+            replace: False refuses ids that are there already.
+            op_id: The caller's name for this operation: a second call with the same name changes nothing and
+                returns the first one's commit, so a call whose outcome is unknown can be repeated.
+            build_position: Stored in the same transaction: where an interrupted build goes on.
+
+        Raises:
+            DuplicateDocumentError: One id comes twice, or is there already and `replace` is False.
+            StorageFullError: No space; nothing was changed and the writer stays usable.
+        """
+        documents = list(documents)
+        check_documents(documents, d=self._settings.d)
+        with self._session.mutex:
+            with self._session.reading() as connection:
+                earlier = commit_of(connection, op_id)
+                if earlier is not None:
+                    return earlier
+                replaced = live_document_rows(connection, [document.doc_id for document in documents])
+                before = newest_generation(connection)
+            if replaced and not replace:
+                raise DuplicateDocumentError(
+                    f"{_some(row['doc_id'] for row in replaced)} already in {self.path}; pass replace=True to replace, "
+                    "or leave them out"
+                )
+            batch = prepare_batch(documents, before)
+            commit = Commit(batch.after.number, op_id, len(documents) - len(replaced), len(replaced), 0)
+            settings = self._settings
+            if build_position is not None:
+                settings = dataclasses.replace(
+                    settings, build={"state": settings.build_state, "position": dict(build_position)}
+                )
+            files: list[SegmentFile] = []
+            try:
+                if batch.placed:
+                    tokens, passages = common_scales(batch.placed, settings)
+                    settings = dataclasses.replace(settings, token_scale=tokens, passage_scale=passages)
+                    arrays = segment_arrays(
+                        batch.placed,
+                        token_scale=tokens,
+                        passage_scale=passages,
+                        encoder=settings.encoder_fingerprint,
+                    )
+                    with self._session.file_work():
+                        files.append(write_segment(self._session.segment_directory, arrays))
+                with self._session.writing() as connection:
+                    insert_generation(connection, commit, operation="add", after=batch.after)
+                    # First: the unique index allows one live document per id.
+                    retire_documents(connection, replaced, generation=commit.generation)
+                    if batch.documents:
+                        connection.execute(insert(schema.documents), batch.documents)
+                    if batch.passages:
+                        connection.execute(insert(schema.passages), batch.passages)
+                        connection.exec_driver_sql(
+                            f"INSERT INTO {schema.FTS_TABLE}(rowid, title, text) VALUES (?, ?, ?)", batch.full_text
+                        )
+                    for file in files:
+                        row = SegmentRow(file, batch.placed[0].passage_id, batch.placed[-1].passage_id + 1)
+                        insert_segment(connection, row, generation=commit.generation)
+                    for name in ("token_scale", "passage_scale", "build"):
+                        value = getattr(settings, name)
+                        if value != getattr(self._settings, name):
+                            write_setting(connection, name, value)
+            except BaseException:
+                self._session.discard(files)
+                raise
+            self._settings = settings
+        self._merge_if_due()
+        return commit
+
+    def delete(self, doc_ids: Iterable[str], *, op_id: str | None = None) -> Commit:
+        """The commit after which none of these documents is found; one transaction, no file is touched.
+
+        Raises:
+            UnknownDocumentError: Some ids are not there; then nothing was deleted.
+        """
+        wanted = list(dict.fromkeys(doc_ids))
+        with self._session.writing() as connection:
+            earlier = commit_of(connection, op_id)
+            if earlier is not None:
+                return earlier
+            rows = live_document_rows(connection, wanted)
+            missing = set(wanted) - {row["doc_id"] for row in rows}
+            if missing:
+                raise UnknownDocumentError(
+                    f"no live document {_some(doc_id for doc_id in wanted if doc_id in missing)} in {self.path}; "
+                    "nothing was deleted: check the ids ('kbengine documents' lists them)"
+                )
+            before = newest_generation(connection)
+            commit = Commit(before.number + 1, op_id, 0, 0, len(rows))
+            after = dataclasses.replace(before, number=commit.generation)
+            insert_generation(connection, commit, operation="delete", after=after)
+            retire_documents(connection, rows, generation=commit.generation)
+        return commit
+
+    # -- merging
+
+    def merge_small(self) -> bool:
+        """Whether a full tier of adjacent small segments was merged; call until False to merge all that is due."""
+        with self._merge_lock:
+            with self._session.reading() as connection:
+                rows = live_segments(connection)
+            due = plan_merge([segment_size(row) for row in rows])
+            if due is None:
+                return False
+            members = [rows[position] for position in due]
+            return merge_and_commit(self._session, members, ann=self._settings.ann_options)
+
+    def merge_all(self, *, max_rows: int = MAX_ROWS) -> int:
+        """The number of merges made: afterwards adjacent segments are as large as `max_rows` stored tokens allow."""
+        if max_rows < 1:
+            raise InvalidOptionError(f"max_rows is {max_rows}; wanted at least 1")
+        n_merges = 0
+        with self._merge_lock:
+            with self._session.reading() as connection:
+                rows = live_segments(connection)
+            for group in plan_groups([segment_size(row) for row in rows], max_size=max_rows):
+                if len(group) > 1:
+                    members = [rows[position] for position in group]
+                    n_merges += merge_and_commit(self._session, members, ann=self._settings.ann_options)
+        return n_merges
+
+    def compact(self, *, purge: bool = False, max_rows: int = MAX_ROWS) -> int:
+        """The number of dead documents forgotten: vectors and texts of deleted and replaced documents are dropped.
+
+        With `purge`, free pages are overwritten and the database is written anew, so that no file of the knowledge
+        base holds their bytes any more. Copies that you or a migration made are not touched.
+        """
+        with self._merge_lock:
+            return compact(self._session, purge=purge, max_rows=max_rows, ann=self._settings.ann_options)
+
+    def wait_for_merging(self) -> None:
+        """Nothing; the background thread, if one ran, has ended."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _merge_if_due(self) -> None:
+        # While building, merging would compete with the encoder for the processor; the build ends with merge_all.
+        if not self._merge_in_background or self._settings.build_state == "building":
+            return
+        with self._session.mutex:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            with self._session.reading() as connection:
+                due = plan_merge([segment_size(row) for row in live_segments(connection)])
+            if due is not None:
+                self._thread = threading.Thread(target=self._merge_until_done, name="kbengine-merge")
+                self._thread.start()
+
+    def _merge_until_done(self) -> None:
+        try:
+            while not self._closing and self.merge_small():
+                pass
+        except StorageFullError as error:
+            _log.warning("merging waits for free space: %s", error.message)
+        except KBError as error:
+            # Searching and adding need no merge; what is wrong is named by the next call or by verify.
+            _log.error("merging failed: %s", error.message)
+        except Exception:
+            _log.exception("merging failed; the segments stay as they were")
+
+    # -- settings and builds
+
+    def set_setting(self, key: str, value: JSON) -> None:
+        """Nothing; the setting is stored. What shaped the stored vectors cannot be changed."""
+        if key in _OWN_SETTINGS:
+            raise InvalidOptionError(f"setting {key!r} describes what is stored and cannot be changed; build anew")
+        with self._session.mutex:
+            settings = self._settings
+            if key in ("ann", "encoder_name"):
+                settings = dataclasses.replace(settings, **{key: value})  # type: ignore[arg-type]  # checked there
+            self._change_setting(key, value, operation="setting")
+            self._settings = settings
+
+    def get_setting(self, key: str) -> JSON:
+        """The value of a setting, None when there is none."""
+        with self._session.reading() as connection:
+            return read_setting(connection, key)
+
+    def finish_build(self) -> None:
+        """Nothing; the build is complete and readers may open the knowledge base."""
+        with self._session.mutex:
+            build: dict[str, JSON] = {"state": "complete", "position": dict(self._settings.build_position)}
+            self._change_setting("build", build, operation="build")
+            self._settings = dataclasses.replace(self._settings, build=build)
+
+    def _change_setting(self, key: str, value: JSON, *, operation: str) -> None:
+        with self._session.writing() as connection:
+            before = newest_generation(connection)
+            after = dataclasses.replace(before, number=before.number + 1)
+            insert_generation(
+                connection, Commit(after.number, None, 0, 0, 0), operation=operation, after=after, note=key
+            )
+            write_setting(connection, key, value)
+
+
+def _some(names: Iterable[str], *, limit: int = 5) -> str:
+    """The first names, quoted, and how many more there are."""
+    listed = list(names)
+    shown = ", ".join(repr(name) for name in listed[:limit])
+    return shown if len(listed) <= limit else f"{shown} and {len(listed) - limit:,} more"

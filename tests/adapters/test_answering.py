@@ -1,0 +1,68 @@
+"""The answer string and the characters it stands on."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.answering import answer_of, provenance_of, trimmed_span
+from kbengine.results import Span
+from tests.adapters.fake_knowledge_base import PASSAGE, hit
+
+
+@pytest.mark.parametrize(
+    ("phrase", "trimmed"),
+    [
+        ("Ulm.", "Ulm"),
+        (" Ulm, ", "Ulm"),
+        ("(1879)", "1879"),
+        ("1879)", "1879"),
+        ('"Heroes"', "Heroes"),
+        ("“Heroes”", "Heroes"),
+        ('"Heroes', "Heroes"),
+        ("– Ulm;", "Ulm"),
+        ("U.S.", "U.S."),
+        ("Washington, D.C.", "Washington, D.C."),
+        ("Martin Luther King Jr.", "Martin Luther King Jr."),
+        ("Malcolm X.", "Malcolm X"),
+        ("Java (island)", "Java (island)"),
+        ('"Weird Al" Yankovic', '"Weird Al" Yankovic'),
+        ("Yahoo!", "Yahoo!"),
+        ("-40 °C", "-40 °C"),
+        ("'s-Hertogenbosch", "'s-Hertogenbosch"),
+        ("C++", "C++"),
+        ("$5", "$5"),
+        ("50%", "50%"),
+        ("…", ""),
+        (".", ""),
+        ("", ""),
+    ],
+)
+def test_an_answer_has_no_stray_punctuation_but_keeps_its_own(phrase: str, trimmed: str) -> None:
+    """Ends are cleaned of what belongs to the sentence, not of what belongs to the name."""
+    text = f"<{phrase}>"
+    span = trimmed_span(text, Span(1, 1 + len(phrase)))
+    assert text[span.start : span.end] == trimmed
+
+
+def test_each_task_has_its_own_answer() -> None:
+    """Phrase for questions and slots, title for links, sentence for dialogues; nothing found is a blank."""
+    hits = [hit(1, '("in 1879")'), hit(2, doc_id="6")]
+    assert answer_of("question", hits) == "in 1879"
+    assert answer_of("slot-filling", hits) == "in 1879"
+    assert answer_of("entity-linking", hits) == "Ulm"
+    assert answer_of("dialogue", hits) == 'Albert Einstein was born there ("in 1879").'
+    assert [answer_of(task, []) for task in ("question", "entity-linking", "dialogue")] == ["", "", ""]
+
+
+def test_a_phrase_of_punctuation_gives_way_to_the_next_page() -> None:
+    """A lone quotation mark is no answer."""
+    assert answer_of("question", [hit(1, '"'), hit(2, "Danube", doc_id="6")]) == "Danube"
+
+
+@pytest.mark.parametrize("task", ["question", "slot-filling", "dialogue"])
+def test_the_characters_of_the_first_page_are_the_answer(task: str) -> None:
+    """Offsets are half-open, into the paragraph as stored."""
+    hits = [hit(1, '("in 1879")')]
+    (page,) = provenance_of(task, hits)
+    assert PASSAGE[page.start_character : page.end_character] == answer_of(task, hits)
+    assert (page.wikipedia_id, page.title, page.start_paragraph_id, page.end_paragraph_id) == ("5", "Ulm", 3, 3)

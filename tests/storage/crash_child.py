@@ -1,0 +1,83 @@
+"""Run by test_crash: forks children that do random operations on a knowledge base and note each one done.
+
+Each line on standard input starts one child, whose process id goes to standard output, and when the test has killed
+it, its status. A fork
+costs milliseconds where starting Python costs a second. In the child's journal each line is one JSON object;
+"intent" lines are written before an operation, "done" lines after it, both synced, so that the test knows which
+operation was in flight.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storage.writer import KBWriter
+from tests.storage.small_world import random_document
+
+KINDS = ["add"] * 8 + ["replace"] * 4 + ["delete"] * 4 + ["merge_small"] * 2 + ["merge_all", "compact", "purge"]
+
+
+def note(journal: int, entry: dict[str, Any]) -> None:
+    """Nothing; the line is in the journal for good."""
+    os.write(journal, (json.dumps(entry) + "\n").encode())
+    os.fsync(journal)
+
+
+def work(directory: Path, journal_path: Path, seed: int, live: set[str]) -> None:
+    """Nothing; works until it is killed."""
+    rng = np.random.default_rng(seed)
+    journal = os.open(journal_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with KBWriter.open(directory) as writer:
+        note(journal, {"event": "ready"})
+        number = 0
+        while True:
+            number += 1
+            kind = rng.choice(KINDS)
+            ids: list[str] = []
+            documents = []
+            if kind == "add":
+                ids = [f"{seed}-{number}-{i}" for i in range(int(rng.integers(1, 4)))]
+            elif kind in ("replace", "delete") and live:
+                count = min(len(live), int(rng.integers(1, 3)))
+                ids = sorted(rng.choice(sorted(live), size=count, replace=False).tolist())
+            if kind in ("add", "replace"):
+                documents = [random_document(doc_id, rng) for doc_id in ids]
+            texts = {doc.doc_id: [passage.text for passage in doc.passages] for doc in documents}
+            entry = {"kind": str(kind), "ids": ids, "texts": texts}
+            note(journal, {"event": "intent", **entry})
+            if documents:
+                writer.add(documents)
+            elif kind == "delete" and ids:
+                writer.delete(ids)
+            elif kind == "merge_small":
+                writer.merge_small()
+            elif kind == "merge_all":
+                writer.merge_all()
+            elif kind in ("compact", "purge"):
+                writer.compact(purge=kind == "purge")
+            note(journal, {"event": "done", **entry})
+            live = live | set(texts) if documents else live - set(ids)
+
+
+def serve() -> None:
+    """Nothing; starts a child for each line on standard input and waits for its end."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            work(Path(order["directory"]), Path(order["journal"]), order["seed"], set(order["live"]))
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+        _, status = os.waitpid(pid, 0)
+        sys.stdout.write(f"{status}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve()
