@@ -55,7 +55,7 @@ def answer_of(task: Task, hits: Sequence[Hit]) -> str:
 
 
 def provenance_of(task: Task, hits: Sequence[Hit]) -> tuple[PageProvenance, ...]:
-    """Return one entry a hit, in order: page, title, paragraph and the characters of the paragraph that answer."""
+    """Return one entry a hit, in order: page, title, section, paragraph and its characters that answer."""
     return tuple(_page(hit, _evidence_span(task, hit)) for hit in hits)
 
 
@@ -63,10 +63,11 @@ def _page(hit: Hit, span: Span) -> PageProvenance:
     return PageProvenance(
         wikipedia_id=hit.document.doc_id,
         title=hit.document.title,
+        section=hit.passage.section,
         start_paragraph_id=hit.passage.ordinal,
-        start_character=span.start,
+        start_character=hit.passage.char_offset + span.start,
         end_paragraph_id=hit.passage.ordinal,
-        end_character=span.end,
+        end_character=hit.passage.char_offset + span.end,
     )
 
 

@@ -17,10 +17,13 @@ START_MENTION = "[START_ENT]"
 END_MENTION = "[END_ENT]"
 
 # One set of weights per task, chosen by macro score on development sets (docs/decisions/0009-fusion-weights.md).
-QUESTION_WEIGHTS = Weights(phrase=1.0, passage=30.0, lexical=1.0)
-SLOT_FILLING_WEIGHTS = Weights(phrase=1.0, passage=30.0, lexical=1.0)
-ENTITY_LINKING_WEIGHTS = Weights(phrase=1.0, passage=30.0, lexical=0.5)
-DIALOGUE_WEIGHTS = Weights(phrase=1.0, passage=30.0, lexical=1.0)
+QUESTION_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=3.0)
+SLOT_FILLING_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=3.0)
+ENTITY_LINKING_WEIGHTS = Weights(phrase=1.0, passage=20.0, lexical=0.25)
+DIALOGUE_WEIGHTS = Weights(phrase=1.0, passage=20.0, lexical=1.5)
+
+TURN_DECAY = 0.85
+"""Weight of a turn's words against those of the turn after it."""
 
 CONTEXT_CHARS = 200
 """Characters on either side of a mention that are matched lexically, with a small weight."""
@@ -90,7 +93,7 @@ def dialogue(text: str) -> Query:
     if not turns:
         raise TaskInputError("the dialogue has no turn with text, wanted one turn a line, the newest last")
     newest_first = turns[::-1]
-    lexical = tuple((turn, 0.8**age) for age, turn in enumerate(newest_first))
+    lexical = tuple((turn, TURN_DECAY**age) for age, turn in enumerate(newest_first))
     return Query(input=DialogueInput(turns), lexical=lexical, weights=DIALOGUE_WEIGHTS, unit="document")
 
 

@@ -73,10 +73,11 @@ def measure(config: Config) -> dict[str, Any]:
         knowledge_base.search(batch, k=10, truncate=True)
     batch_ms = (time.perf_counter() - began) / max(1, sum(map(len, batches))) * 1e3
     single = quantiles_ms(times)
+    total_bytes = sum(info.bytes_by_kind.values())
     return {
-        "stored_vectors": info.n_tokens,
-        "documents": info.n_documents,
-        "passages": info.n_passages,
+        "stored_vectors": info.tokens_stored,
+        "documents": info.documents,
+        "passages": info.passages,
         "single": single,
         "stages_p50_ms": {name: round(float(np.median([stage[name] for stage in stages])), 2) for name in stages[0]},
         "batch_of_64_ms_per_query": round(batch_ms, 2),
@@ -85,8 +86,8 @@ def measure(config: Config) -> dict[str, Any]:
         "open_s": round(opened_s, 2),
         "memory_bytes": resident_bytes(),
         "memory_after_warm_up_bytes": memory_warm,
-        "file_bytes": info.total_bytes,
-        "bytes_per_vector": round(info.total_bytes / info.n_tokens, 1),
+        "file_bytes": info.bytes_by_kind,
+        "bytes_per_vector": round(total_bytes / info.tokens_stored, 1),
         "n_queries": len(queries),
         "k": 10,
     }

@@ -26,7 +26,7 @@ def measure(kb: Path, n: int) -> dict[str, Any]:
     adds, searchables, deletes, encodes = [], [], [], []
     with KnowledgeBase.open(kb) as knowledge_base:
         document_encoder = DocumentEncoder(knowledge_base.encoder, FilterOptions(keep_fraction=0.5))
-        n_vectors = knowledge_base.info().n_tokens
+        n_vectors = knowledge_base.info().tokens_stored
         with KBWriter.open(kb) as writer, KBReader.open(kb) as reader:
             reader.snapshot()
             for i in range(n):

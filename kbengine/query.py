@@ -27,8 +27,8 @@ class Weights:
     """
 
     phrase: float = 1.0
-    passage: float = 30.0
-    lexical: float = 1.0
+    passage: float = 10.0
+    lexical: float = 3.0
 
     def __post_init__(self) -> None:
         for name in ("phrase", "passage", "lexical"):

