@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_KB ?= demo-kb
 
-.PHONY: demo test test-slow lint types check format wheel-smoke benchmarks clean
+.PHONY: demo test test-slow lint types check format wheel-smoke quality clean
 
 $(VENV)/.runtime: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,17 @@ check: test
 format: $(VENV)/.development
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# KBENGINE_KILT_DATA is a folder of KILT files: *.pages.jsonl.gz, *.dev.jsonl.gz. SCRATCH needs about 6 GB.
+SCRATCH ?= quality-scratch
+QUALITY_KB ?= $(SCRATCH)/kb
+
+$(VENV)/.benchmarks: $(VENV)/.development
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[benchmarks]'
+	@touch $@
+
+quality: $(VENV)/.benchmarks  ## predict and score every development set beside BM25 and a dense-passage baseline
+	$(BIN)/python -m benchmarks.quality --kb $(QUALITY_KB) --scratch $(SCRATCH)
 
 wheel-smoke: $(VENV)/.development  ## build the wheel, compare its file list, run it outside the checkout
 	PYTHON=$(BIN)/python bash .ci/wheel-smoke

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kbengine import __version__
+from kbengine.threads import set_thread_defaults
 
 if TYPE_CHECKING:
     from adapters.tasks import Task
@@ -445,6 +446,7 @@ def _show_skipped(report: Any) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors are one line on stderr and exit code 1 (failure) or 2 (usage)."""
+    set_thread_defaults()
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     try:
