@@ -229,9 +229,9 @@ def test_a_model_is_found_by_name_or_directory(tmp_path: Path) -> None:
 
 def test_devices_and_dtypes_are_checked(tmp_path: Path) -> None:
     """Names that do not exist, and hardware that is not there."""
-    for choose in (lambda: choose_device("gpu"), lambda: choose_device("mps"), lambda: choose_device("cuda:99")):
+    for name in ("gpu", "mps", "cuda:99"):
         with pytest.raises(InvalidOptionError, match="device is"):
-            choose()
+            choose_device(name)
     with pytest.raises(InvalidOptionError, match="dtype is 'float64'"):
         choose_passage_dtype("float64", torch.device("cpu"))
     for flags, expected in (("fpu avx512_bf16 sse", True), ("fpu amx_bf16", True), ("fpu avx512f", False)):
@@ -249,6 +249,20 @@ def test_importing_query_inputs_needs_no_torch() -> None:
         assert hasattr(kbengine.encoders, name)
     with pytest.raises(AttributeError, match="Nothing"):
         kbengine.encoders.Nothing  # noqa: B018
+
+
+@pytest.mark.gpu
+def test_an_accelerator_gives_the_same_vectors(tmp_path: Path) -> None:
+    """float32 on CUDA and on the CPU agree; bfloat16 passages point the same way."""
+    directory = write_tiny_encoder(tmp_path / "m")
+    cpu, cuda = (Encoder.load(directory, device=device, dtype="float32") for device in ("cpu", "cuda"))
+    half = Encoder.load(directory, device="cuda", dtype="bfloat16")
+    np.testing.assert_allclose(cuda.encode_queries(QUERIES).start, cpu.encode_queries(QUERIES).start, atol=1e-3)
+    passages = some_passages()
+    for ours, theirs in zip(cuda.encode_passages(passages), cpu.encode_passages(passages), strict=True):
+        np.testing.assert_allclose(ours.vectors, theirs.vectors, atol=1e-3)
+    for ours, theirs in zip(half.encode_passages(passages), cpu.encode_passages(passages), strict=True):
+        assert float(ours.passage_vector @ theirs.passage_vector) > 0.999
 
 
 def best_phrase(encoder: Encoder, query: QueryInput, passages: list[PassageText]) -> str:

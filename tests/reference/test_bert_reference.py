@@ -20,7 +20,8 @@ def reference(architecture: Architecture, tower: str) -> BertModel:
     """Return Hugging Face's model with the weights of one of our towers."""
     config = tiny_config(architecture)
     weights = tiny_model(config).state_dict()
-    model = BertModel(BertConfig(**asdict(config.backbone)), add_pooling_layer=False).eval()
+    model: BertModel = BertModel(BertConfig(**asdict(config.backbone)), add_pooling_layer=False)
+    model.train(False)
     own = {name.removeprefix(f"{tower}."): tensor for name, tensor in weights.items() if name.startswith(f"{tower}.")}
     if architecture == "shared-query":
         own |= {name: tensor for name, tensor in weights.items() if name.startswith("embeddings.")}
