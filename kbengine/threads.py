@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-# torch, faiss and numpy each bring a thread pool of their own. By default an idle pool goes on spinning for milliseconds
-# on the cores that the next pool needs: on two cores a query took twice as long. numpy's matrix products are small here.
+# torch, faiss and numpy each bring a thread pool of their own. By default an idle pool goes on spinning for
+# milliseconds on the cores that the next pool needs: on two cores a query took twice as long. numpy's matrix
+# products are small here, so its pool has one thread.
 _DEFAULTS = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
 
 

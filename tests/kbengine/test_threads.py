@@ -1,0 +1,18 @@
+"""How thread pools are told to share the cores."""
+
+from __future__ import annotations
+
+import os
+
+from kbengine.threads import set_thread_defaults
+
+
+def test_what_the_environment_says_is_left_alone(monkeypatch):
+    """Only what is unset gets a value."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+
+    set_thread_defaults()
+
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
