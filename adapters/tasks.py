@@ -17,8 +17,8 @@ START_MENTION = "[START_ENT]"
 END_MENTION = "[END_ENT]"
 
 # One set of weights per task, chosen by macro score on development sets (docs/decisions/0009-fusion-weights.md).
-QUESTION_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=3.0)
-SLOT_FILLING_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=3.0)
+QUESTION_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=2.0)
+SLOT_FILLING_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=2.0)
 ENTITY_LINKING_WEIGHTS = Weights(phrase=1.0, passage=20.0, lexical=0.25)
 DIALOGUE_WEIGHTS = Weights(phrase=1.0, passage=20.0, lexical=1.5)
 

@@ -36,6 +36,23 @@ class ScoredPhrases:
         return len(self.first_rows)
 
 
+def first_best_positions(scores: Float32, groups: Int64) -> Int64:
+    """Return the position of the best score of each group, the first of equal ones; int64 (number of groups,).
+
+    Args:
+        scores: float32 (r,).
+        groups: int64 (r,), rising: the members of a group stand side by side.
+    """
+    if len(scores) == 0:
+        return np.zeros(0, dtype=np.int64)
+    begins = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
+    lengths = np.diff(np.append(begins, len(groups)))
+    is_best = np.flatnonzero(scores == np.repeat(np.maximum.reduceat(scores, begins), lengths))
+    _, first = np.unique(groups[is_best], return_index=True)
+    best: Int64 = is_best[first].astype(np.int64)
+    return best
+
+
 def rank_phrases(phrases: ScoredPhrases, limit: int) -> ScoredPhrases:
     """Return the `limit` best phrases, best first; equal scores in the order of their tokens, the shorter one first."""
     n = len(phrases)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbengine.console import Output
     from kbengine.query import Query
 
-SHOWN_QUERIES = ("demo-question-1", "demo-slot-filling-1", "demo-entity-linking-1", "demo-dialogue-1")
+SHOWN_QUERIES = ("demo-question-1", "demo-slot-filling-1", "demo-entity-linking-3", "demo-dialogue-1")
 
 
 def demo_queries() -> list[dict[str, Any]]:

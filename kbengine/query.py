@@ -28,7 +28,7 @@ class Weights:
 
     phrase: float = 1.0
     passage: float = 10.0
-    lexical: float = 3.0
+    lexical: float = 2.0
 
     def __post_init__(self) -> None:
         for name in ("phrase", "passage", "lexical"):

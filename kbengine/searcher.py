@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kbengine.aggregation import ScoredPhrases, distinct_positions, rank_phrases
+from kbengine.aggregation import ScoredPhrases, distinct_positions, first_best_positions, rank_phrases
 from kbengine.candidates import candidate_ranges, top_passages
 from kbengine.query import Query, SearchOptions, Unit, Weights
 from kbengine.resolving import Resolver
@@ -150,7 +150,7 @@ class Searcher:
             exhausted = n_lexical >= snapshot.n_passages
             if exhausted and growth > 1:
                 named = [np.flatnonzero(snapshot.live_passages)]
-            scored = self._score(snapshot, vectors, weights, options, token_rows, np.concatenate(named))
+            scored = self._score(snapshot, vectors, weights, unit, options, token_rows, np.concatenate(named))
             wanted = options.k if unit != "sentence" else 4 * options.k
             positions = distinct_positions(scored, snapshot, unit, wanted)
             enough = len(positions) >= options.k if unit != "sentence" else len(positions) >= 2 * options.k
@@ -167,6 +167,7 @@ class Searcher:
         snapshot: Snapshot,
         vectors: _QueryVectors,
         weights: Weights,
+        unit: Unit,
         options: SearchOptions,
         token_rows: Int64,
         passages: Int64,
@@ -204,6 +205,9 @@ class Searcher:
         )
         total = scored.start + scored.end + scored.passage + scored.lexical
         scored.score[:] = total
+        if unit in ("passage", "document"):
+            # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.
+            scored = scored.take(first_best_positions(scored.score, range_numbers))
         return rank_phrases(scored, max(4096, 32 * options.k))
 
 

@@ -67,7 +67,7 @@ def database_path(directory: Path) -> Path:
     path = directory / DATABASE_NAME
     if not path.is_file():
         reason = "holds no kb.sqlite" if directory.is_dir() else "is not a directory"
-        raise NotAKnowledgeBaseError(f"{directory} {reason}; give the path of a knowledge base or run 'kbengine init'")
+        raise NotAKnowledgeBaseError(f"{directory} {reason}; give the path of a knowledge base or make one with 'kbengine build'")
     return path
 
 
@@ -204,7 +204,7 @@ def _translate(directory: Path, error: Exception) -> KBError:
     if damaged or isinstance(cause, dbapi2.IntegrityError):
         # Our writes keep every constraint, so a broken one means that an index or a row changed on disk.
         return CorruptError(
-            f"{path} is damaged ({cause}); run 'kbengine verify', then 'kbengine repair' or restore a backup"
+            f"{path} is damaged ({cause}); run 'kbengine verify', then 'kbengine verify --repair' or restore a backup"
         )
     if name == "SQLITE_FULL" or (name.startswith("SQLITE_IOERR") and _is_full(directory)):
         return StorageFullError(f"{path}: no space, quota or file-size limit ({cause}); free space and try again")

@@ -33,7 +33,7 @@ class WriterLock:
         try:
             self._descriptor: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotAKnowledgeBaseError(f"{directory} is not a directory; create one with 'kbengine init'") from error
+            raise NotAKnowledgeBaseError(f"{directory} is not a directory; create one with 'kbengine build'") from error
         except PermissionError as error:
             raise LockedError(
                 f"{self.path} cannot be opened for writing; run as the user who owns the knowledge base"

@@ -255,7 +255,7 @@ class KBReader:
             row = connection.execute(statement).mappings().first()
         if row is None:
             raise UnknownDocumentError(
-                f"no live document {doc_id!r} in {self.path}; 'kbengine documents' lists the ids"
+                f"no live document {doc_id!r} in {self.path}; 'kbengine inspect live_documents' lists the ids"
             )
         return document_record(row)
 

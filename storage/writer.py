@@ -239,7 +239,7 @@ class KBWriter:
             if missing:
                 raise UnknownDocumentError(
                     f"no live document {_some(doc_id for doc_id in wanted if doc_id in missing)} in {self.path}; "
-                    "nothing was deleted: check the ids ('kbengine documents' lists them)"
+                    "nothing was deleted: check the ids ('kbengine inspect live_documents')"
                 )
             before = newest_generation(connection)
             commit = Commit(before.number + 1, op_id, 0, 0, len(rows))

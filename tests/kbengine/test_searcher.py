@@ -189,3 +189,13 @@ def test_without_passage_and_lexical_weight_only_phrases_count(kb_path, searcher
 
     assert hit.parts.passage == 0 and hit.parts.lexical == 0
     assert hit.score == pytest.approx(every_phrase(kb_path, query, weights)[0][0], abs=1e-3)
+
+
+def test_documents_by_passage_vectors_alone_need_no_second_fetch(searcher):
+    """All phrases of a passage tie then; the list of phrases must not be cut before there are k documents."""
+    weights = Weights(phrase=0.0, passage=1.0, lexical=0.0)
+
+    hits = searcher.search([Query.question("nectar")], SearchOptions(k=20, unit="document", weights=weights))[0].hits
+
+    assert len({hit.document.doc_id for hit in hits}) == 20
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
