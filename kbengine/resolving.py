@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from storage.snapshot import Snapshot
 
 
+class SnapshotOutdatedError(Exception):
+    """A compaction, perhaps of another process, forgot documents that the snapshot still shows. Never leaves search."""
+
+
 class Resolver:
     """Turns chosen phrases into hits; one look-up of passages and one of documents for a whole batch."""
 
@@ -29,10 +33,15 @@ class Resolver:
         units: Sequence[Unit],
         options: SearchOptions,
     ) -> list[tuple[Hit, ...]]:
-        """Return the hits of each query, at most `options.k`, best first."""
+        """Return the hits of each query, at most `options.k`, best first.
+
+        Raises:
+            SnapshotOutdatedError: a compaction has forgotten documents of the snapshot; search a newer one.
+        """
         passage_ids = {int(p) for phrases in chosen for p in snapshot.passage_ids[phrases.passages]}
-        passages = self._reader.passages(sorted(passage_ids))
-        documents = self._reader.documents(sorted({passage.document_id for passage in passages.values()}))
+        passages, documents = self._reader.passages_with_documents(sorted(passage_ids))
+        if len(passages) < len(passage_ids):
+            raise SnapshotOutdatedError(snapshot.generation)
         return [
             self._hits(snapshot, phrases, unit, options, passages, documents)
             for phrases, unit in zip(chosen, units, strict=True)

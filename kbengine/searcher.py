@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,15 @@ from numpy.typing import NDArray
 
 from kbengine.aggregation import ScoredPhrases, distinct_positions, first_best_positions, rank_phrases
 from kbengine.candidates import candidate_ranges, top_passages
+from kbengine.errors import StateError
 from kbengine.query import Query, SearchOptions, Unit, Weights
-from kbengine.resolving import Resolver
+from kbengine.resolving import Resolver, SnapshotOutdatedError
 from kbengine.results import SearchResult
 from kbengine.scoring import best_phrases, expand_ranges
 from storage.terms import name_term, terms_of, title_word_terms
 
 if TYPE_CHECKING:
-    from kbengine.encoders.encoder import Encoder
+    from kbengine.encoders.encoder import Encoder, QueryVectors
     from storage.reader import KBReader
     from storage.snapshot import Snapshot
 
@@ -31,6 +33,8 @@ TOKENS_PER_SEARCH = 100
 PASSAGES_PER_SEARCH = 50
 """Passages taken per query from passage vectors, and as many from lexical search."""
 EFFORT_FACTORS = {"low": 0.25, "normal": 1.0, "high": 4.0, "exact": 1.0}
+MAX_RETRIES = 5
+"""Searches begun anew because a compaction forgot documents between finding them and reading their text."""
 GATHER_ROWS = 1 << 16
 """Rows whose codes are turned into float32 at once: 100 MB at d = 384."""
 
@@ -64,9 +68,18 @@ class Searcher:
         """
         if not queries:
             return []
-        clock = time.perf_counter
-        began = clock()
+        began = time.perf_counter()
         encoded = self._encoder.encode_queries([query.input for query in queries], truncate=options.truncate)
+        for _ in range(MAX_RETRIES):
+            with suppress(SnapshotOutdatedError):
+                return self._search(queries, encoded, options, began)
+        raise StateError(f"the knowledge base was compacted {MAX_RETRIES} times during one search; try again")
+
+    def _search(
+        self, queries: Sequence[Query], encoded: QueryVectors, options: SearchOptions, began: float
+    ) -> list[SearchResult]:
+        """Return the results from the newest snapshot."""
+        clock = time.perf_counter
         encoded_at = clock()
         snapshot = self._reader.snapshot()
         weights = [options.weights or query.weights for query in queries]

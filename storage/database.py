@@ -67,7 +67,9 @@ def database_path(directory: Path) -> Path:
     path = directory / DATABASE_NAME
     if not path.is_file():
         reason = "holds no kb.sqlite" if directory.is_dir() else "is not a directory"
-        raise NotAKnowledgeBaseError(f"{directory} {reason}; give the path of a knowledge base or make one with 'kbengine build'")
+        raise NotAKnowledgeBaseError(
+            f"{directory} {reason}; give the path of a knowledge base or make one with 'kbengine build'"
+        )
     return path
 
 

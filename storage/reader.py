@@ -247,6 +247,18 @@ class KBReader:
             rows = connection.exec_driver_sql(_BY_ID[table.name], (_json_list(passage_ids),)).mappings()
             return {row["passage_id"]: passage_record(row) for row in rows}
 
+    def passages_with_documents(
+        self, passage_ids: Collection[int] | NDArray[np.int64]
+    ) -> tuple[dict[int, PassageRecord], dict[int, DocumentRecord]]:
+        """The passages by id and their documents by id, in one read transaction; forgotten ids are absent."""
+        with translated(self.path), self._engine.connect() as connection:
+            statement = _BY_ID[schema.passages.name]
+            rows = connection.exec_driver_sql(statement, (_json_list(passage_ids),)).mappings()
+            passages = {row["passage_id"]: passage_record(row) for row in rows}
+            wanted = {passage.document_id for passage in passages.values()}
+            rows = connection.exec_driver_sql(_BY_ID[schema.documents.name], (_json_list(wanted),)).mappings()
+            return passages, {row["document_id"]: document_record(row) for row in rows}
+
     def document(self, doc_id: str) -> DocumentRecord:
         """The live document with the user's id; UnknownDocumentError when there is none."""
         table = schema.documents

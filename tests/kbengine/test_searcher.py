@@ -199,3 +199,29 @@ def test_documents_by_passage_vectors_alone_need_no_second_fetch(searcher):
 
     assert len({hit.document.doc_id for hit in hits}) == 20
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_a_compaction_between_finding_and_reading_is_no_error(tmp_path):
+    """Another process may forget a deleted document just when it was found: the search is begun anew."""
+    path = tmp_path / "kb"
+    write_synthetic_kb(path, n_documents=6)
+
+    class CompactedMeanwhile(KBReader):
+        """Compacts after the snapshot was taken, once."""
+
+        done = False
+
+        def passages_with_documents(self, passage_ids):
+            """Compact first, then read."""
+            if not self.done:
+                type(self).done = True
+                with KBWriter.open(path) as writer:
+                    writer.delete(["doc-1"])
+                    writer.compact()
+            return super().passages_with_documents(passage_ids)
+
+    with CompactedMeanwhile.open(path) as reader:
+        options = SearchOptions(k=50, unit="document", weights=WEIGHTS)
+        hits = Searcher(reader, VectorEncoder()).search([Query.question("amber")], options)[0].hits
+
+    assert {hit.document.doc_id for hit in hits} == {f"doc-{i}" for i in (0, 2, 3, 4, 5)}
