@@ -69,12 +69,21 @@ def build(
     *,
     encoder: Encoder,
     filter_options: FilterOptions,
+    ann: Mapping[str, int] | None = None,
     progress: ProgressSink | None = None,
 ) -> BuildReport:
     """Return what was done to make a knowledge base of the corpus in the directory `path`.
 
     Every chunk of about two thousand passages is durable when the next begins; interrupted, the same call goes on
     where it stopped. Until it is done the directory answers no query.
+
+    Args:
+        corpus: what to read.
+        path: the directory, not there yet, empty, or of an interrupted build.
+        encoder: makes the vectors.
+        filter_options: which tokens are stored.
+        ann: options of the approximate search that are not to be chosen from the size: see `storage.ann.AnnOptions`.
+        progress: shown the stages.
 
     Raises:
         KnowledgeBaseExistsError: the directory holds a complete knowledge base or something else.
@@ -85,7 +94,7 @@ def build(
     progress = progress or NoProgress()
     began = time.perf_counter()
     report = BuildReport()
-    writer = _writer_for_build(corpus, path, encoder, filter_options)
+    writer = _writer_for_build(corpus, path, encoder, filter_options, ann or {})
     counters: dict[str, Any] = dict(writer.settings.build_position)
     report.resumed = "source" in counters
     with writer:
@@ -182,7 +191,9 @@ def stored_threshold(settings: KBSettings) -> float | None:
     return float(position["threshold_sum"]) / float(n_tokens) if n_tokens else None
 
 
-def _writer_for_build(corpus: CorpusOptions, path: Path, encoder: Encoder, filter_options: FilterOptions) -> KBWriter:
+def _writer_for_build(
+    corpus: CorpusOptions, path: Path, encoder: Encoder, filter_options: FilterOptions, ann: Mapping[str, int]
+) -> KBWriter:
     """Return a writer on a new directory, or on an interrupted build that this one can go on with."""
     from storage.writer import KBWriter
 
@@ -195,6 +206,7 @@ def _writer_for_build(corpus: CorpusOptions, path: Path, encoder: Encoder, filte
             encoder_fingerprint=encoder.fingerprint,
             d=encoder.d,
             filter=filter_options.to_json(),
+            ann=dict(ann),
             kbengine_version=__version__,
             build={"state": "building", "position": {"request": request}},
         )

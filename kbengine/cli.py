@@ -121,6 +121,8 @@ def cli(context: click.Context, debug: bool) -> None:
 @encoder_options
 @click.option("--keep-fraction", type=float, help="Store this share of the tokens, the best by the filter.")
 @click.option("--filter-threshold", type=float, help="Store tokens whose filter logit reaches this.")
+@click.option("--nlist", type=int, help="Clusters of each large segment's index; by default chosen from its size.")
+@click.option("--nprobe", type=int, help="Clusters searched per query by default; otherwise chosen from nlist.")
 @json_option
 def build(
     corpus: tuple[Path, ...],
@@ -132,6 +134,8 @@ def build(
     dtype: DTypeChoice,
     keep_fraction: float | None,
     filter_threshold: float | None,
+    nlist: int | None,
+    nprobe: int | None,
     as_json: bool,
 ) -> None:
     """Build a knowledge base from files or folders; run it again to resume an interrupted build.
@@ -157,6 +161,7 @@ def build(
             kb,
             encoder=model,
             filter_options=filter_options,
+            ann={name: value for name, value in (("nlist", nlist), ("nprobe", nprobe)) if value is not None},
             progress=progress,
         )
     output = _output(as_json)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from kbengine.cli import main
+from storage.reader import KBReader
 
 ROOT = Path(__file__).parent.parent
 
@@ -140,6 +141,7 @@ def test_add_delete_compact_verify_and_info(texts, tmp_path):
         (["build", "{texts}", "--kb", "{kb}"], 1, "kbengine add"),
         (["build", "{texts}", "--kb", "{tmp}/new", "--keep-fraction", "2"], 2, "kept fraction"),
         (["build", "{texts}", "--kb", "{tmp}/new", "--encoder", "no-such-model"], 1, "no-such-model"),
+        (["build", "{texts}", "--kb", "{tmp}/new", "--nlist", "0"], 2, "nlist"),
         (["frobnicate"], 2, "frobnicate"),
     ],
 )
@@ -178,3 +180,11 @@ def test_a_reader_that_goes_away_is_no_error(kb):
     )
 
     assert "Traceback" not in done.stderr
+
+
+def test_the_index_options_of_a_build_are_kept(texts, tmp_path):
+    """Nlist and nprobe are stored with the knowledge base."""
+    assert kbengine("build", texts, "--kb", tmp_path / "kb", "--nlist", 8, "--nprobe", 4).returncode == 0
+
+    with KBReader.open(tmp_path / "kb") as reader:
+        assert (reader.settings.ann_options.nlist, reader.settings.ann_options.nprobe) == (8, 4)
