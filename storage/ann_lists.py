@@ -7,7 +7,9 @@ vectors falls from 0.95 to 0.62 at the same effort.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -128,22 +130,37 @@ def build_lists(source: AnnSource, options: AnnOptions, *, progress: Progress | 
     sample = source.in_code_units(sample_rows)
     centroids = sample[generator.choice(n_sample, size=nlist, replace=False)]
     for _ in range(options.iterations):
-        nearest = np.empty(n_sample, dtype=np.int64)
-        for start in range(0, n_sample, _BLOCK_ROWS):
-            block = sample[start : start + _BLOCK_ROWS]
-            nearest[start : start + len(block)] = _nearest(block, centroids)
-            advance(len(block))
+        nearest = _assign(n_sample, lambda block: sample[block], centroids, advance)
         centroids = _means(sample, nearest, nlist, generator)
-    assigned = np.empty(n, dtype=np.uint32)
-    for start in range(0, n, _BLOCK_ROWS):
-        block = source.in_code_units(slice(start, start + _BLOCK_ROWS))
-        assigned[start : start + len(block)] = _nearest(block, centroids)
-        advance(len(block))
+    assigned = _assign(n, source.in_code_units, centroids, advance)
     return AnnLists(
         centroids=centroids,
         order=np.argsort(assigned, kind="stable").astype(np.uint32),
         list_starts=np.concatenate([[0], np.cumsum(np.bincount(assigned, minlength=nlist))]).astype(np.int64),
     )
+
+
+def _assign(
+    n: int,
+    vectors: Callable[[slice], NDArray[np.float32]],
+    centroids: NDArray[np.float32],
+    advance: Callable[[int], None],
+) -> NDArray[np.int64]:
+    """The nearest centroid of each of n vectors, block by block, as many blocks at once as there are cores.
+
+    Threads of our own: applications may have told BLAS to use one, and a block is work enough for a core.
+    """
+    nearest = np.empty(n, dtype=np.int64)
+
+    def work(start: int) -> int:
+        block = vectors(slice(start, min(start + _BLOCK_ROWS, n)))
+        nearest[start : start + len(block)] = _nearest(block, centroids)
+        return len(block)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="kbengine-assign") as executor:
+        for n_done in executor.map(work, range(0, n, _BLOCK_ROWS)):
+            advance(n_done)
+    return nearest
 
 
 def _nearest(vectors: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArray[np.int64]:
