@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ CHUNK_CHARS = 4_000_000
 """And at most about this many characters, so that a chunk of book chapters stays within memory."""
 
 P = TypeVar("P")
+Q = ParamSpec("Q")
 
 
 @dataclass(frozen=True)
@@ -127,14 +128,13 @@ class Background:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kbengine-commit")
         self._pending: Future[object] | None = None
 
-    def submit(self, task: object, *arguments: object, **options: object) -> None:
+    def submit(self, task: Callable[Q, object], *arguments: Q.args, **options: Q.kwargs) -> None:
         """Start the task once the one before is done.
 
         Raises:
             Exception: whatever the task before raised.
         """
         self.wait()
-        assert callable(task)
         self._pending = self._executor.submit(task, *arguments, **options)
 
     def wait(self) -> None:

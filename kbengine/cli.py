@@ -306,9 +306,7 @@ def info(kb: Path, as_json: bool) -> None:
     output.facts(facts)
     output.line()
     columns = ("generation", "at", "operation", "added", "replaced", "deleted", "note")
-    output.table(
-        columns, [[commit[name] if commit[name] is not None else "" for name in columns] for commit in commits]
-    )
+    output.table(columns, [[commit[name] for name in columns] for commit in commits])
 
 
 @cli.command()

@@ -118,7 +118,7 @@ class Output:
         for column in columns:
             table.add_column(column)
         for row in rows:
-            table.add_row(*(str(value) for value in row))
+            table.add_row(*("" if value is None else str(value) for value in row))
         self.console.print(table, markup=False)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
 from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -76,10 +79,16 @@ def _is_complete(path: Path) -> bool:
     return True
 
 
+def _own_command() -> str:
+    """Return what to type for this program: its name, or its path where the name alone would not be found."""
+    return "kbengine" if shutil.which("kbengine") else os.path.relpath(Path(sys.executable).with_name("kbengine"))
+
+
 def _say_what_is_next(path: Path, output: Output) -> None:
+    command = _own_command()
     output.line()
     output.line("try next:")
-    output.line(f'  kbengine query --kb {path} "Who composed the music for Spirited Away?" --explain')
-    output.line(f'  kbengine query --kb {path} --task slot-filling "Frida Kahlo [SEP] spouse"')
-    output.line(f"  kbengine info --kb {path}")
-    output.line("  kbengine build YOUR-FOLDER-OF-TEXT --kb my-kb      # .txt, .md, .html, or JSON lines")
+    output.line(f'  {command} query --kb {path} "Who composed the music for Spirited Away?" --explain')
+    output.line(f'  {command} query --kb {path} --task slot-filling "Frida Kahlo [SEP] spouse"')
+    output.line(f"  {command} info --kb {path}")
+    output.line(f"  {command} build YOUR-FOLDER-OF-TEXT --kb my-kb      # .txt, .md, .html, or JSON lines")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +22,6 @@ from kbengine.encoders.windows import Window, plan_batches, windows
 from kbengine.errors import EncoderError
 
 DEFAULT_ENCODER = "minilm-phrase"
-PASSAGES_PER_CALL = 2048
-"""Passages that are sorted by length together when they come as a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +224,8 @@ class Encoder:
     ) -> list[PassageVectors]:
         """Return each passage's vectors, in order.
 
-        Passages are sorted by length inside: give some 2,000 at once for speed, not a corpus (see
-        `iter_passage_batches`). Long ones are cut into overlapping windows; each token comes out once, from the window
-        in which it is most central.
+        Passages are sorted by length inside: give some 2,000 at once for speed, not a corpus. Long ones are cut into
+        overlapping windows; each token comes out once, from the window in which it is most central.
 
         Args:
             passages: titles and texts.
@@ -250,18 +246,6 @@ class Encoder:
             if progress is not None:
                 progress(int(lengths[batch].sum()))
         return _collect(tokens, inputs, [value for value in encoded if value is not None])
-
-    def iter_passage_batches(
-        self,
-        passages: Iterable[PassageText],
-        *,
-        passages_per_batch: int = PASSAGES_PER_CALL,
-        progress: Callable[[int], None] | None = None,
-    ) -> Iterator[list[PassageVectors]]:
-        """Return the vectors of a stream of passages, in order, a list for each so many of them."""
-        stream = iter(passages)
-        while chunk := list(islice(stream, passages_per_batch)):
-            yield self.encode_passages(chunk, progress=progress)
 
     def encode_queries(self, inputs: Sequence[QueryInput], *, truncate: bool = False) -> QueryVectors:
         """Return the vectors of queries of any mixture of kinds, in order; float32 throughout.

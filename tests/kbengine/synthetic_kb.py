@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from kbengine.encoders.encoder import PassageVectors, QueryVectors
-from kbengine.query import Query
 from storage.records import NewDocument, NewPassage
 from storage.settings import KBSettings
 from storage.writer import KBWriter
@@ -125,8 +124,3 @@ def write_synthetic_kb(path: Path, *, n_documents: int = 40, seed: int = 5) -> N
         for begin in range(0, n_documents, 15):
             ids = range(begin, min(begin + 15, n_documents))
             writer.add([random_document(rng, f"doc-{i}") for i in ids])
-
-
-def question(text: str, **options: object) -> Query:
-    """Return the query of a plain text."""
-    return Query.question(text)
