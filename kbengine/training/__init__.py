@@ -1,0 +1,1 @@
+"""Training phrase encoders, query encoders and the filter from reading-comprehension data."""
