@@ -1,0 +1,103 @@
+"""What an operator may choose: one frozen object, checked when it is made."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kbengine.errors import InvalidOptionError
+
+LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one request may ask; every limit is inclusive: n is accepted, n + 1 refused.
+
+    Attributes:
+        query_body_bytes: Body of a query.
+        bulk_body_bytes: Body of a bulk request (documents, batch, KILT stream).
+        text_chars: Each text of a query: question, subject, relation, context, turn.
+        turns: Turns of a dialogue.
+        spans: Mentions of one entity-linking request.
+        k: Answers wanted.
+        batch: Queries of one batch.
+        documents: Documents of one request.
+        page_items: Items of one page of a listing.
+    """
+
+    query_body_bytes: int = 1 << 20
+    bulk_body_bytes: int = 64 << 20
+    text_chars: int = 16_000
+    turns: int = 64
+    spans: int = 64
+    k: int = 1000
+    batch: int = 256
+    documents: int = 1000
+    page_items: int = 200
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """How the service is run.
+
+    Attributes:
+        host: Address to bind; anything but loopback needs an API key.
+        port: Port to bind; 0 takes a free one.
+        threads: Requests handled at once.
+        require_key: Whether every request needs an API key.
+        key_file: Where the keys are kept; None is `api-keys.json` in the knowledge base's directory.
+        deadline_s: How long a query may take before it is answered 504.
+        drain_s: After SIGTERM: how long new requests are still taken while /readyz already says 503.
+        graceful_s: After that: how long requests in flight may take to finish.
+        queue_size: Queries that may wait; one more is answered 429.
+        max_batch: Queries encoded and searched together.
+        max_wait_ms: How long a batch waits for more queries, and only when others are waiting already.
+        cache_entries: Answers kept; 0 keeps none.
+        cors_origins: Origins whose pages may call the API; empty allows none.
+        allowed_hosts: Names besides loopback's under which a service without keys may be addressed.
+        limits: Of one request.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    threads: int = 64
+    require_key: bool = False
+    key_file: Path | None = None
+    deadline_s: float = 30.0
+    drain_s: float = 0.0
+    graceful_s: float = 30.0
+    queue_size: int = 48
+    max_batch: int = 32
+    max_wait_ms: float = 2.0
+    cache_entries: int = 1024
+    cors_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("port", 0, 65_535),
+            ("threads", 2, 1024),
+            ("queue_size", 1, 100_000),
+            ("max_batch", 1, 1024),
+            ("cache_entries", 0, 1_000_000),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InvalidOptionError(f"{name} is {value}, wanted {low:,} to {high:,}")
+        for name, least in (("deadline_s", 0.001), ("drain_s", 0.0), ("graceful_s", 0.0), ("max_wait_ms", 0.0)):
+            value = getattr(self, name)
+            if not least <= value <= 86_400:
+                raise InvalidOptionError(f"{name} is {value}, wanted {least:g} to 86,400")
+
+    @property
+    def on_loopback(self) -> bool:
+        """Tell whether only programs of this machine can reach the service."""
+        if self.host.lower() in LOOPBACK_NAMES:
+            return True
+        try:
+            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return False
