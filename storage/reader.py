@@ -25,6 +25,7 @@ from storage.catalog import (
     document_record,
     live_segments,
     newest_generation_number,
+    op_ids_beginning,
     passage_record,
 )
 from storage.database import (
@@ -366,6 +367,11 @@ class KBReader:
                     by_document[row["document_id"]].append(passage_record(row))
                 for document in chunk:
                     yield document, by_document[document.document_id]
+
+    def op_ids(self, prefix: str) -> list[str]:
+        """The names of the committed operations that begin so."""
+        with translated(self.path), self._engine.connect() as connection:
+            return op_ids_beginning(connection, prefix)
 
     def info(self) -> KBInfo:
         """What the knowledge base holds and how large it is; reads all passages' counts, so not for each query."""
