@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbengine.results import SearchResult
     from storage.information import KBInfo
     from storage.reader import KBReader
-    from storage.records import Commit
+    from storage.records import JSON, Commit
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,25 @@ class KnowledgeBase:
         with self._write_lock:
             self._open_writer().compact(purge=purge)
 
+    @property
+    def generation(self) -> int:
+        """Return the number of the newest commit, which the next search will see."""
+        return self._reader.snapshot().generation
+
+    def setting(self, key: str) -> JSON:
+        """Return the value stored with the knowledge base under `key`, None when there is none."""
+        return self._reader.setting(key)
+
+    def set_setting(self, key: str, value: JSON) -> None:
+        """Store a JSON value with the knowledge base: a commit, which every reader sees from then on.
+
+        Raises:
+            InvalidOptionError: the key is one of those that say what is stored, or the value is no JSON.
+            LockedError: another process is writing.
+        """
+        with self._write_lock:
+            self._open_writer().set_setting(key, value)
+
     def info(self) -> KBInfo:
         """Return counts, sizes, settings and the last commits."""
         return self._reader.info()
@@ -195,11 +214,6 @@ class KnowledgeBase:
     def reader(self) -> KBReader:
         """Return the reader behind the searches: listings, texts and snapshots."""
         return self._reader
-
-    @property
-    def generation(self) -> int:
-        """Return the number of the newest commit, also of other processes; the next query answers from it."""
-        return self._reader.snapshot().generation
 
     @property
     def writing(self) -> Literal["no", "idle", "merging"]:

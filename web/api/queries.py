@@ -8,7 +8,7 @@ from flask import Response
 from web.api.outcomes import batch_response
 from web.deadline import Deadline
 from web.guards import JSON_TYPES, access, body
-from web.models.answers import AnswerEnvelope
+from web.models.answers import AnswerEnvelope, LinkingAnswer
 from web.models.queries import (
     DialogueQuery,
     EntityLinkingQuery,
@@ -48,7 +48,7 @@ def slot_filling(json_data: SlotFillingQuery) -> Response:
 
 @queries.post("/entity-linking")
 @queries.input(EntityLinkingQuery)
-@queries.output(AnswerEnvelope)
+@queries.output(LinkingAnswer)
 @body(*JSON_TYPES)
 @access("read")
 def entity_linking(json_data: EntityLinkingQuery) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, RootModel
 
 from kbengine.query import Unit
 from web.models.base import Body
@@ -144,3 +144,7 @@ class BatchAnswer(Body):
 
     items: list[BatchOutcome]
     partial: bool = Field(description="Whether some queries had no answer before the deadline.")
+
+
+class LinkingAnswer(RootModel[AnswerEnvelope | BatchAnswer]):
+    """One envelope for one mention; the outcomes of a batch for `spans`."""
