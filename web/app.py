@@ -33,7 +33,12 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: IO[str]
         log_stream: where the log goes, by default standard error.
     """
     app = APIFlask(
-        "web", title="kbengine", version=__version__, static_folder=None, docs_path=None, json_errors=False,
+        "web",
+        title="kbengine",
+        version=__version__,
+        static_folder=None,
+        docs_path=None,
+        json_errors=False,
         spec_path="/openapi.json",
     )
     app.json = PydanticJSONProvider(app)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 INFO_SECONDS = 5.0
 """How long counts and sizes of one generation are taken as current (merging in the background changes sizes)."""
 SELF_QUERY = "ready"
-SELF_QUERY_SECONDS = 20.0
+SELF_QUERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Engine:
 
     @classmethod
     def open(cls, path: Path, options: EngineOptions | None = None) -> Engine:
-        """Return the engine of the knowledge base in `path`, its model loaded and warm.
+        """Return the engine of the knowledge base in `path`, its model loaded and its segments open.
 
         Raises:
             StateError: there is no knowledge base, or it is not in a state to be searched.
@@ -119,7 +119,6 @@ class Engine:
 
         knowledge_base = KnowledgeBase.open(path)
         engine = cls(knowledge_base, Answerer(knowledge_base), options)
-        engine.self_query()
         return engine
 
     # -- what is served

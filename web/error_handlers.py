@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiflask import APIFlask, HTTPError
 from flask import Response
 from pydantic import ValidationError
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, SecurityError
 
 from storage.errors import KBError
 from web.problems import http_problem, invalid_body, json_pointer, problem_of, status_of
@@ -15,13 +15,13 @@ from web.responses import problem_response
 from web.service import current_service
 
 _TASK_TAGS = ("question", "slot-filling", "entity-linking", "dialogue", "search")
-_UNION_TAGS = ("NewDocument", "NewDocuments")
 
 
 def register_error_handlers(app: APIFlask) -> None:
     """Answer every error of the app with a problem document."""
     app.register_error_handler(KBError, _known)
     app.register_error_handler(HTTPError, _invalid)
+    app.register_error_handler(ValidationError, _invalid_model)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(Exception, _unexpected)
 
@@ -37,9 +37,13 @@ def _invalid(error: HTTPError) -> Response:
     cause = error.__cause__
     if not isinstance(cause, ValidationError):
         return problem_response(http_problem(error.status_code, error.message))
+    return _invalid_model(cause)
+
+
+def _invalid_model(error: ValidationError) -> Response:
     found = [
-        {"pointer": json_pointer(each["loc"], _TASK_TAGS + _UNION_TAGS), "detail": each["msg"]}
-        for each in cause.errors(include_url=False, include_context=False, include_input=False)
+        {"pointer": json_pointer(each["loc"], _TASK_TAGS), "detail": each["msg"]}
+        for each in error.errors(include_url=False, include_context=False, include_input=False)
     ]
     return problem_response(invalid_body(found))
 
@@ -53,7 +57,10 @@ def _http(error: HTTPException) -> Response:
         response = error.get_response()
         assert isinstance(response, Response)
         return response  # a redirect, or a response that was raised
-    return problem_response(http_problem(status, headers=headers))
+    detail = None
+    if isinstance(error, SecurityError):
+        detail = "the request names a host that this service does not answer for; allow it with --allow-host"
+    return problem_response(http_problem(status, detail, headers))
 
 
 def _unexpected(error: Exception) -> Response:

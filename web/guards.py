@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from flask import current_app, request
+from pydantic import BaseModel
 
 from web import limits
 from web.errors import BodyTooLargeError, ForbiddenError, MediaTypeError, UnauthorizedError
@@ -36,14 +38,32 @@ def access(wanted: Access) -> Callable[[F], F]:
     return mark
 
 
-def body(*media_types: str, max_bytes: int = limits.QUERY_BODY_BYTES) -> Callable[[F], F]:
+@dataclass(frozen=True)
+class BodyRule:
+    """What body a view reads; `model` is what it is made into where the view itself does that."""
+
+    media_types: tuple[str, ...] = ()
+    max_bytes: int = limits.QUERY_BODY_BYTES
+    model: type[BaseModel] | None = None
+
+
+def body(
+    *media_types: str, max_bytes: int = limits.QUERY_BODY_BYTES, model: type[BaseModel] | None = None
+) -> Callable[[F], F]:
     """Return a decorator that says which media types a view reads, and how large a body."""
 
     def mark(view: F) -> F:
-        view.kbengine_body = (media_types, max_bytes)  # type: ignore[attr-defined]
+        view.kbengine_body = BodyRule(media_types, max_bytes, model)  # type: ignore[attr-defined]
         return view
 
     return mark
+
+
+def body_rule(view: Callable[..., Any]) -> BodyRule:
+    """Return what body a view reads."""
+    rule = getattr(view, "kbengine_body", BodyRule())
+    assert isinstance(rule, BodyRule)
+    return rule
 
 
 def access_of(view: Callable[..., Any] | None, method: str) -> Access:
@@ -111,12 +131,14 @@ def _check_origin() -> None:
 
 
 def _check_body(view: Callable[..., Any]) -> None:
-    media_types, max_bytes = getattr(view, "kbengine_body", ((), limits.QUERY_BODY_BYTES))
-    request.max_content_length = max_bytes
-    if request.content_length is not None and request.content_length > max_bytes:
-        raise BodyTooLargeError(f"the body has {request.content_length:,} bytes, {max_bytes:,} are taken; send less")
-    if media_types and request.mimetype not in media_types:
+    rule = body_rule(view)
+    request.max_content_length = rule.max_bytes
+    if request.content_length is not None and request.content_length > rule.max_bytes:
+        raise BodyTooLargeError(
+            f"the body has {request.content_length:,} bytes, {rule.max_bytes:,} are taken; send less at once"
+        )
+    if rule.media_types and request.mimetype not in rule.media_types:
         raise MediaTypeError(
-            f"the body's media type is {request.mimetype or 'not given'}, wanted {' or '.join(media_types)}; set it as "
-            "Content-Type"
+            f"the body's media type is {request.mimetype or 'not given'}, wanted {' or '.join(rule.media_types)}; set "
+            "it as Content-Type"
         )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from kbengine.errors import KBError
-
 
 class Keeper:
     """A thread that calls `refresh` every so often, and `release` with the idle time after which to release."""
@@ -38,7 +36,7 @@ class Keeper:
             try:
                 self._refresh()
                 self._release(self._idle_s)
-            except (KBError, OSError) as error:
+            except Exception as error:  # whatever it is, the next look may go well: readiness tells meanwhile
                 self._problem = f"{type(error).__name__}: {error}"
             else:
                 self._problem = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from apiflask import APIFlask
 
 from web import limits
-from web.guards import access_of
+from web.guards import JSON_TYPES, access_of, body_rule
 from web.models.answers import ProblemBody
 from web.problems import MEDIA_TYPE
 
@@ -61,10 +62,10 @@ def _completer(app: APIFlask) -> Callable[[dict[str, Any]], dict[str, Any]]:
             for rule in app.url_map.iter_rules()
             for method in rule.methods or ()
         }
+        schemas = spec.setdefault("components", {}).setdefault("schemas", {})
         for path, operations in spec["paths"].items():
             for method, operation in operations.items():
-                _complete_operation(operation, views[path, method], method)
-        schemas = spec.setdefault("components", {}).setdefault("schemas", {})
+                _complete_operation(operation, views[path, method], method, schemas)
         schemas["ProblemBody"] = ProblemBody.model_json_schema(ref_template=f"{_REF}{{model}}")
         _lift_definitions(schemas)
         completed: dict[str, Any] = _with_short_names(spec)
@@ -73,7 +74,9 @@ def _completer(app: APIFlask) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return complete
 
 
-def _complete_operation(operation: dict[str, Any], view: Callable[..., Any], method: str) -> None:
+def _complete_operation(
+    operation: dict[str, Any], view: Callable[..., Any], method: str, schemas: dict[str, Any]
+) -> None:
     needed = access_of(view, method.upper())
     operation["security"] = [] if needed == "public" else [{}, {"ApiKey": []}]
     operation["description"] = "\n\n".join(
@@ -85,6 +88,15 @@ def _complete_operation(operation: dict[str, Any], view: Callable[..., Any], met
         operation["responses"].setdefault(
             status, {"description": meaning, "content": {MEDIA_TYPE: {"schema": _PROBLEM_REF}}}
         )
+    rule = body_rule(view)
+    if rule.model is not None:
+        schemas.setdefault(rule.model.__name__, rule.model.model_json_schema(ref_template=f"{_REF}{{model}}"))
+        operation["requestBody"] = {
+            "content": {
+                kind: {"schema": {"$ref": _REF + rule.model.__name__} if kind in JSON_TYPES else {"type": "string"}}
+                for kind in rule.media_types
+            }
+        }
     request_body = operation.get("requestBody")
     if request_body is not None:
         request_body["required"] = True
@@ -142,6 +154,4 @@ def _short_ref(ref: str) -> str:
 
 
 def _openapi_path(rule: str) -> str:
-    import re
-
     return re.sub(r"<([^<:]+:)?", "{", rule).replace(">", "}")

@@ -53,6 +53,7 @@ class Service:
     log: FilteringBoundLogger
     cache: ResultCache
     stopping: threading.Event = field(default_factory=threading.Event)
+    probe: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def deadline(self, wanted_ms: int | None = None) -> Deadline:
         """Return when the current request must be answered: the service's own time, or less if less is wanted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, RootModel
+from pydantic import ConfigDict, Field, JsonValue, RootModel
 
 from web import limits
 from web.models.base import Body, DocumentId, StoredText, Title
@@ -98,7 +98,9 @@ class FullDocument(Body):
 
 
 class ListQuery(Body):
-    """What a listing of documents may be asked."""
+    """What a listing of documents may be asked; parameters of an address are text, so numbers are read from it."""
+
+    model_config = ConfigDict(strict=False)
 
     q: str | None = Field(None, max_length=limits.TEXT_CHARS, description="Words to look for; best matches first.")
     limit: int = Field(50, ge=1, le=limits.PAGE_ITEMS)
