@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import IO
+from typing import TextIO
 
 from apiflask import APIBlueprint, APIFlask
 from flask import Response, request
@@ -24,7 +24,7 @@ from web.service import Service, current_service
 from web.settings import LOOPBACK_HOSTS, ServiceSettings
 
 
-def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: IO[str] | None = None) -> APIFlask:
+def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO | None = None) -> APIFlask:
     """Return the app: the JSON API under /v1, the page under /, health and metrics.
 
     Args:
@@ -36,7 +36,7 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: IO[str]
         "web",
         title="kbengine",
         version=__version__,
-        static_folder=None,
+        static_folder=None,  # type: ignore[arg-type]  # APIFlask passes it on to Flask, which takes None
         docs_path=None,
         json_errors=False,
         spec_path="/openapi.json",

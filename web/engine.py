@@ -118,8 +118,7 @@ class Engine:
         from kbengine.knowledge_base import KnowledgeBase
 
         knowledge_base = KnowledgeBase.open(path)
-        engine = cls(knowledge_base, Answerer(knowledge_base), options)
-        return engine
+        return cls(knowledge_base, Answerer(knowledge_base), options)
 
     # -- what is served
 

@@ -37,7 +37,7 @@ documents = APIBlueprint("documents", __name__, url_prefix="/v1", tag="Documents
 @documents.output(DocumentList)
 @access("read")
 def list_documents(query_data: ListQuery) -> Response:
-    """List documents
+    """List documents.
 
     All by id, a page at a time; with `q` those that hold its words, best first.
     """
@@ -54,7 +54,7 @@ def list_documents(query_data: ListQuery) -> Response:
 @body(*JSON_TYPES, *LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES, model=DocumentsToAdd)
 @access("write")
 def add_documents() -> Response:
-    """Add documents
+    """Add documents.
 
     One as an object, several as `{"documents": […]}` or as JSON lines: all of them are added, or none. A document
     whose id is there already is replaced.
@@ -71,7 +71,7 @@ def add_documents() -> Response:
 @body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)
 @access("write")
 def delete_documents(json_data: DocumentIds) -> Response:
-    """Delete several documents
+    """Delete several documents.
 
     All of them are deleted, or none when one is not there.
     """
@@ -83,7 +83,7 @@ def delete_documents(json_data: DocumentIds) -> Response:
 @documents.output(FullDocument)
 @access("read")
 def get_document(doc_id: str) -> Response:
-    """Read a document with its passages"""
+    """Read a document with its passages."""
     engine = current_service().engine
     tag = cache_tag(engine.generation, "", "document", doc_id)
     known = not_modified(tag)
@@ -109,7 +109,7 @@ def get_document(doc_id: str) -> Response:
 @documents.output(Committed, description="The document is in no answer any more.")
 @access("write")
 def delete_document(doc_id: str) -> Response:
-    """Delete a document"""
+    """Delete a document."""
     return _committed(lambda name: current_service().engine.delete_documents([doc_id], name))
 
 
