@@ -68,13 +68,14 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
 
 
 def _blueprints() -> list[APIBlueprint]:
+    from web.api.aliases import aliases
     from web.api.batch import batch
     from web.api.documents import documents
     from web.api.health import health
     from web.api.kb import kb
     from web.api.queries import queries
 
-    return [queries, batch, documents, kb, health]
+    return [queries, batch, documents, aliases, kb, health]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:
