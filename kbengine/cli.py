@@ -70,6 +70,8 @@ def corpus_options(function: F) -> F:
 LAZY_COMMANDS = {
     "predict": ("adapters.commands", "Answer a KILT task file: a leaderboard submission."),
     "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
+    "serve": ("web.commands", "Serve a knowledge base: JSON API, web page, metrics."),
+    "key": ("web.commands", "Make, list and revoke API keys."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
 }
 """Commands that live with their layer: the module is imported when one is called, not to list them."""

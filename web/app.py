@@ -44,7 +44,7 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
     app.json = PydanticJSONProvider(app)
     app.url_map.merge_slashes = False  # a document's id may hold any
     app.config["MAX_FORM_MEMORY_SIZE"] = None  # forms are bounded by the body's size
-    if settings.on_loopback and not settings.require_key:
+    if not settings.needs_key:
         # Without keys, a page whose name was made to lead here must not reach the service (DNS rebinding).
         app.config["TRUSTED_HOSTS"] = [*LOOPBACK_HOSTS, *settings.allowed_hosts]
     service = Service(

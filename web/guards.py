@@ -90,7 +90,7 @@ def guard() -> None:
 
 def _check_key(wanted: Access) -> None:
     service = current_service()
-    if wanted == "public" or not service.settings.require_key:
+    if wanted == "public" or not service.settings.needs_key:
         return
     key = _key_of_request()
     current_request().key = key

@@ -20,7 +20,7 @@ class ServiceSettings:
         host: Address to bind; anything but loopback needs an API key.
         port: Port to bind; 0 takes a free one.
         threads: Requests handled at once.
-        require_key: Whether every request needs an API key.
+        require_key: Whether requests need an API key on loopback too.
         key_file: Where the keys are kept; None is `api-keys.json` in the knowledge base's directory.
         deadline_s: How long a query may take before it is answered 504.
         drain_s: After SIGTERM: how long new requests are still taken while /readyz already says 503.
@@ -73,3 +73,8 @@ class ServiceSettings:
             return ipaddress.ip_address(self.host.strip("[]")).is_loopback
         except ValueError:
             return False
+
+    @property
+    def needs_key(self) -> bool:
+        """Tell whether requests need an API key: always when other machines can reach the service."""
+        return self.require_key or not self.on_loopback
