@@ -201,7 +201,10 @@ def _judged(
     def ask(batch: Sequence[_Row]) -> list[Judgement]:
         queries = [replace(row.query, unit=DEFAULT_UNITS[task], weights=weights) for row in batch]
         found = find(knowledge_base, queries, options)
-        return [_judgement(task, row.record, *each) for row, *each in zip(batch, queries, found, strict=True)]
+        return [
+            _judgement(task, row.record, query, answers)
+            for row, query, answers in zip(batch, queries, found, strict=True)
+        ]
 
     return _in_batches(rows, ask, progress, notice)
 
