@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from adapters.answerer import Answerer, AnswerOptions
 from adapters.answering import answer_of, provenance_of
@@ -16,7 +16,7 @@ from adapters.errors import RecordError, SubmissionError, TaskInputError, Unknow
 from adapters.kilt.datasets import dataset_of, submission_name
 from adapters.kilt.lines import open_text
 from adapters.kilt.records import TaskRecord, read_inputs
-from adapters.kilt.submission import Prediction, SubmissionWriter
+from adapters.kilt.submission import Prediction, SubmissionWriter, prediction_line
 from adapters.parsing import request_of
 from adapters.queries import left_out_turns, query_of
 from adapters.requests import TaskRequest
@@ -26,6 +26,7 @@ from kbengine.progress import NoProgress, ProgressSink
 from kbengine.query import MAX_K, Effort, Weights
 
 if TYPE_CHECKING:
+    from adapters.answers import TaskAnswer
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.results import SearchResult
 
@@ -221,6 +222,37 @@ def predict_file(
     return run.report
 
 
+def predict_lines(
+    answerer: Answering,
+    inputs: Path,
+    *,
+    task: Task,
+    options: PredictOptions | None = None,
+    notice: Callable[[RecordError], None] | None = None,
+) -> Iterator[str]:
+    """Yield the lines of the submission that `predict_file` would write, each batch as soon as it is answered.
+
+    Args:
+        answerer: what is asked.
+        inputs: KILT JSONL, plain or gzipped.
+        task: of the inputs.
+        options: pages, batches, strictness; there is nothing to resume.
+        notice: called with every refused record.
+
+    Raises:
+        RecordError: a bad record when `options.strict`, or a damaged input file.
+    """
+    options = options or PredictOptions()
+    answerer.check_threshold(task, _answer_options(options))
+    lines = _Lines(inputs)
+    run = _Run(answerer, lines, task, options, NoProgress(), notice or _ignore)
+    for record in read_inputs(inputs, refuse=run.refuse):
+        run.add(record)
+        yield from lines.take()
+    run.flush()
+    yield from lines.take()
+
+
 def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOptions) -> str:
     """Return what the predictions depend on; an unfinished file is only resumed under the same."""
     return json.dumps(
@@ -254,13 +286,47 @@ class _Searched:
     is_below: bool
 
 
+class Answering(Protocol):
+    """What predicts: an `Answerer`, or a service that shares one among many callers."""
+
+    def pages(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[SearchResult]:
+        """Return what `Answerer.pages` returns."""
+
+    def answer(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[TaskAnswer]:
+        """Return what `Answerer.answer` returns."""
+
+    def check_threshold(self, task: Task, options: AnswerOptions) -> None:
+        """Return when the threshold asked for can be applied to the task."""
+
+
+class _Lines:
+    """Takes predictions in the place of a file, to be taken out again as lines."""
+
+    done_ids: frozenset[str] = frozenset()
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines: list[str] = []
+
+    def write(self, predictions: Iterable[Prediction]) -> int:
+        """Take predictions and return how many."""
+        lines = [prediction_line(prediction) for prediction in predictions]
+        self._lines += lines
+        return len(lines)
+
+    def take(self) -> list[str]:
+        """Return the lines that came since the last time."""
+        lines, self._lines = self._lines, []
+        return lines
+
+
 class _Run:
     """One pass over the inputs: what is pending, what was written, and the counts."""
 
     def __init__(
         self,
-        answerer: Answerer,
-        writer: SubmissionWriter,
+        answerer: Answering,
+        writer: SubmissionWriter | _Lines,
         task: Task,
         options: PredictOptions,
         progress: ProgressSink,

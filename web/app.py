@@ -73,9 +73,10 @@ def _blueprints() -> list[APIBlueprint]:
     from web.api.documents import documents
     from web.api.health import health
     from web.api.kb import kb
+    from web.api.kilt import kilt
     from web.api.queries import queries
 
-    return [queries, batch, documents, aliases, kb, health]
+    return [queries, batch, kilt, documents, aliases, kb, health]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:

@@ -140,7 +140,9 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         settings = self._settings
         set_up_library_logs()
         try:
-            batching = BatchingOptions(settings.max_batch, settings.max_wait_ms, settings.queue_size)
+            batching = BatchingOptions(
+                settings.max_batch, settings.max_wait_ms, settings.queue_size, settings.dispatchers
+            )
             self._engine = Engine.open(self._kb, EngineOptions(batching))
             return create_app(settings, self._engine)
         except (KBError, OSError) as error:

@@ -28,6 +28,7 @@ class ServiceSettings:
         queue_size: Queries that may wait; one more is answered 429.
         max_batch: Queries encoded and searched together.
         max_wait_ms: How long a batch waits for more queries, and only when others are waiting already.
+        dispatchers: Batches that run at once.
         cache_entries: Answers kept; 0 keeps none.
         cors_origins: Origins whose pages may call the API; empty allows none.
         allowed_hosts: Names besides loopback's under which a service without keys may be addressed.
@@ -44,6 +45,7 @@ class ServiceSettings:
     queue_size: int = 48
     max_batch: int = 32
     max_wait_ms: float = 2.0
+    dispatchers: int = 2
     cache_entries: int = 1024
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class ServiceSettings:
             ("threads", 2, 1024),
             ("queue_size", 1, 100_000),
             ("max_batch", 1, 1024),
+            ("dispatchers", 1, 64),
             ("cache_entries", 0, 1_000_000),
         ):
             value = getattr(self, name)
