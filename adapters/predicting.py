@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
@@ -16,7 +16,7 @@ from adapters.errors import RecordError, SubmissionError, TaskInputError, Unknow
 from adapters.kilt.datasets import dataset_of, submission_name
 from adapters.kilt.lines import open_text
 from adapters.kilt.records import TaskRecord, read_inputs
-from adapters.kilt.submission import Prediction, SubmissionWriter, prediction_line
+from adapters.kilt.submission import Prediction, SubmissionWriter
 from adapters.parsing import request_of
 from adapters.queries import left_out_turns, query_of
 from adapters.requests import TaskRequest
@@ -205,11 +205,11 @@ def predict_file(
         with open_text(inputs):  # a wrong path is told before anything is made
             pass
     answerer = Answerer(knowledge_base)
-    answerer.check_threshold(task, _answer_options(options))
+    answerer.check_threshold(task, answer_options(options))
     began = time.perf_counter()
     signature = run_signature(knowledge_base, task, options)
     with SubmissionWriter(path, resume=options.resume, overwrite=options.overwrite, signature=signature) as writer:
-        run = _Run(answerer, writer, task, options, progress, notice or _ignore)
+        run = PredictionRun(answerer, writer, task, options, progress, notice or _ignore)
         total = None if str(inputs) == "-" or isinstance(progress, NoProgress) else _count_lines(inputs)
         progress.begin(f"predicting {path.name}", total, "")
         for record in read_inputs(inputs, refuse=run.refuse):
@@ -220,37 +220,6 @@ def predict_file(
         writer.finish()
     run.report.elapsed_s = time.perf_counter() - began
     return run.report
-
-
-def predict_lines(
-    answerer: Answering,
-    inputs: Path,
-    *,
-    task: Task,
-    options: PredictOptions | None = None,
-    notice: Callable[[RecordError], None] | None = None,
-) -> Iterator[str]:
-    """Yield the lines of the submission that `predict_file` would write, each batch as soon as it is answered.
-
-    Args:
-        answerer: what is asked.
-        inputs: KILT JSONL, plain or gzipped.
-        task: of the inputs.
-        options: pages, batches, strictness; there is nothing to resume.
-        notice: called with every refused record.
-
-    Raises:
-        RecordError: a bad record when `options.strict`, or a damaged input file.
-    """
-    options = options or PredictOptions()
-    answerer.check_threshold(task, _answer_options(options))
-    lines = _Lines(inputs)
-    run = _Run(answerer, lines, task, options, NoProgress(), notice or _ignore)
-    for record in read_inputs(inputs, refuse=run.refuse):
-        run.add(record)
-        yield from lines.take()
-    run.flush()
-    yield from lines.take()
 
 
 def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOptions) -> str:
@@ -299,34 +268,28 @@ class Answering(Protocol):
         """Return when the threshold asked for can be applied to the task."""
 
 
-class _Lines:
-    """Takes predictions in the place of a file, to be taken out again as lines."""
+class PredictionWriter(Protocol):
+    """What takes predictions: a submission's file, or a stream."""
 
-    done_ids: frozenset[str] = frozenset()
+    @property
+    def path(self) -> Path:
+        """Return where they go, or where they come from."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lines: list[str] = []
+    @property
+    def done_ids(self) -> frozenset[str]:
+        """Return the ids that were written before."""
 
     def write(self, predictions: Iterable[Prediction]) -> int:
-        """Take predictions and return how many."""
-        lines = [prediction_line(prediction) for prediction in predictions]
-        self._lines += lines
-        return len(lines)
-
-    def take(self) -> list[str]:
-        """Return the lines that came since the last time."""
-        lines, self._lines = self._lines, []
-        return lines
+        """Take predictions, all or none, and return how many."""
 
 
-class _Run:
+class PredictionRun:
     """One pass over the inputs: what is pending, what was written, and the counts."""
 
     def __init__(
         self,
         answerer: Answering,
-        writer: SubmissionWriter | _Lines,
+        writer: PredictionWriter,
         task: Task,
         options: PredictOptions,
         progress: ProgressSink,
@@ -429,7 +392,7 @@ class _Run:
         return self._search(requests[:middle]) + self._search(requests[middle:])
 
     def _ask(self, requests: Sequence[TaskRequest]) -> list[_Searched]:
-        options = _answer_options(self._options)
+        options = answer_options(self._options)
         pages = self._answerer.pages(requests, options)
         if not options.threshold:
             return [_Searched(each, is_below=False) for each in pages]
@@ -459,7 +422,7 @@ class _Run:
         return Prediction(pending.raw_id, answer, provenance_of(self.report.task, hits))
 
 
-def _answer_options(options: PredictOptions) -> AnswerOptions:
+def answer_options(options: PredictOptions) -> AnswerOptions:
     """Return the options of each search: without a threshold of its own a submission answers always."""
     return AnswerOptions(
         k=options.pages,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from apiflask import APIBlueprint
 from flask import Response, abort, request
@@ -13,7 +13,8 @@ from werkzeug.exceptions import ClientDisconnected
 
 from adapters.errors import RecordError
 from adapters.kilt.records import read_inputs
-from adapters.predicting import PredictOptions, predict_lines
+from adapters.predicting import PredictOptions
+from adapters.prediction_stream import predict_lines
 from adapters.tasks import TASKS, Task
 from web import limits
 from web.guards import LINES_TYPES, access, body
@@ -62,7 +63,7 @@ def answer_kilt(task: str, query_data: KiltQuery) -> Response:
         _receive(file)
         path = Path(file.name)
         refused = _refused(path)
-        lines = predict_lines(answerer, path, task=cast(Task, task), options=options)
+        lines = predict_lines(answerer, path, task=task, options=options, notice=_pass_over)
         # The first lines are made now, so that what is wrong with the whole is told by the status.
         first = next(lines, "")
     except BaseException:
@@ -99,6 +100,10 @@ def _refused(path: Path) -> int:
             )
         )
     return len(bad)
+
+
+def _pass_over(_: RecordError) -> None:
+    """Do nothing: the record's answer is empty, and the caller has the record."""
 
 
 def _lines(first: str, rest: Iterator[str], context: RequestContext) -> Iterator[bytes]:
