@@ -25,6 +25,7 @@ from storage.catalog import (
     SegmentRow,
     dead_document_ids,
     document_record,
+    live_ids_of,
     live_segments,
     newest_generation_number,
     passage_record,
@@ -271,6 +272,11 @@ class KBReader:
                 f"no live document {doc_id!r} in {self.path}; 'kbengine inspect live_documents' lists the ids"
             )
         return document_record(row)
+
+    def ids_of(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """The `doc_id` of each live document that has the name as its id or, when it is no id, as its exact title."""
+        with translated(self.path), self._engine.connect() as connection:
+            return live_ids_of(connection, names)
 
     def passages_of_document(self, document_id: int) -> list[PassageRecord]:
         """The document's passages in the order in which they were given."""
