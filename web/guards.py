@@ -40,20 +40,31 @@ def access(wanted: Access) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class BodyRule:
-    """What body a view reads; `model` is what it is made into where the view itself does that."""
+    """What body a view reads.
+
+    Attributes:
+        media_types: What it may be; empty for views that read none.
+        max_bytes: How large it may be.
+        model: What it is made into, where the view itself does that.
+        streams: Whether the view takes it piece by piece, and sees to its size.
+    """
 
     media_types: tuple[str, ...] = ()
     max_bytes: int = limits.QUERY_BODY_BYTES
     model: type[BaseModel] | None = None
+    streams: bool = False
 
 
 def body(
-    *media_types: str, max_bytes: int = limits.QUERY_BODY_BYTES, model: type[BaseModel] | None = None
+    *media_types: str,
+    max_bytes: int = limits.QUERY_BODY_BYTES,
+    model: type[BaseModel] | None = None,
+    streams: bool = False,
 ) -> Callable[[F], F]:
     """Return a decorator that says which media types a view reads, and how large a body."""
 
     def mark(view: F) -> F:
-        view.kbengine_body = BodyRule(media_types, max_bytes, model)  # type: ignore[attr-defined]
+        view.kbengine_body = BodyRule(media_types, max_bytes, model, streams)  # type: ignore[attr-defined]
         return view
 
     return mark
@@ -132,13 +143,20 @@ def _check_origin() -> None:
 
 def _check_body(view: Callable[..., Any]) -> None:
     rule = body_rule(view)
-    request.max_content_length = rule.max_bytes
-    if request.content_length is not None and request.content_length > rule.max_bytes:
-        raise BodyTooLargeError(
-            f"the body has {request.content_length:,} bytes, {rule.max_bytes:,} are taken; send less at once"
-        )
+    # One more than may come: werkzeug stops silently where its own limit is reached.
+    request.max_content_length = rule.max_bytes + 1
+    n_bytes = request.content_length
+    if n_bytes is None and not rule.streams:
+        n_bytes = len(request.get_data(cache=True))
+    if n_bytes is not None and n_bytes > rule.max_bytes:
+        raise too_large(rule.max_bytes)
     if rule.media_types and request.mimetype not in rule.media_types:
         raise MediaTypeError(
             f"the body's media type is {request.mimetype or 'not given'}, wanted {' or '.join(rule.media_types)}; set "
             "it as Content-Type"
         )
+
+
+def too_large(max_bytes: int) -> BodyTooLargeError:
+    """Return the error of a body that is longer than it may be."""
+    return BodyTooLargeError(f"the body is longer than {max_bytes:,} bytes, which is what is taken; send less at once")

@@ -14,9 +14,11 @@ import pytest
 from apiflask import APIFlask
 from flask.testing import FlaskClient
 
+from adapters.answerer import Answerer
 from kbengine.builder import CorpusOptions, build
 from kbengine.encoders.encoder import Encoder
 from kbengine.filtering import FilterOptions
+from kbengine.knowledge_base import KnowledgeBase
 from tests.tiny_encoder import SENTENCES, write_tiny_encoder
 from web.app import create_app
 from web.engine import Engine, EngineOptions
@@ -55,10 +57,15 @@ class Served:
 
 
 @pytest.fixture(scope="session")
-def built_kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    """The tiny encoder, loaded once."""
+    return Encoder.load(write_tiny_encoder(tmp_path_factory.mktemp("encoder") / "tiny"), dtype="float32")
+
+
+@pytest.fixture(scope="session")
+def built_kb(tmp_path_factory: pytest.TempPathFactory, encoder: Encoder) -> Path:
     """The directory of a knowledge base of a few documents; to be copied, not changed."""
     folder = tmp_path_factory.mktemp("web")
-    encoder = Encoder.load(write_tiny_encoder(folder / "encoder"), dtype="float32")
     corpus = folder / "pages.jsonl"
     records = [{"_id": page["id"], "title": page["title"], "text": "\n\n".join(page["text"])} for page in PAGES]
     corpus.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
@@ -78,28 +85,29 @@ def module_kb(built_kb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(built_kb, tmp_path_factory.mktemp("module") / "kb"))
 
 
-def serve(path: Path, settings: ServiceSettings, options: EngineOptions | None = None) -> Served:
+def serve(path: Path, encoder: Encoder, settings: ServiceSettings, options: EngineOptions | None = None) -> Served:
     """Return the knowledge base served; the caller closes the engine."""
-    engine = Engine.open(path, options)
+    knowledge_base = KnowledgeBase.open(path, encoder)
+    engine = Engine(knowledge_base, Answerer(knowledge_base), options)
     log = io.StringIO()
     return Served(create_app(settings, engine, log_stream=log), engine, log)
 
 
 @pytest.fixture(scope="module")
-def shared(module_kb: Path) -> Iterator[Served]:
+def shared(module_kb: Path, encoder: Encoder) -> Iterator[Served]:
     """A service that the module's tests share, for those that change nothing."""
-    served = serve(module_kb, ServiceSettings())
+    served = serve(module_kb, encoder, ServiceSettings())
     yield served
     served.engine.close()
 
 
 @pytest.fixture
-def make_service(kb_path: Path) -> Iterator[Callable[..., Served]]:
+def make_service(kb_path: Path, encoder: Encoder) -> Iterator[Callable[..., Served]]:
     """A function from settings to a service of its own."""
     made: list[Served] = []
 
     def make(options: EngineOptions | None = None, **settings: Any) -> Served:
-        made.append(serve(kb_path, ServiceSettings(**settings), options))
+        made.append(serve(kb_path, encoder, ServiceSettings(**settings), options))
         return made[-1]
 
     yield make

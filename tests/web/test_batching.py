@@ -167,7 +167,7 @@ def test_a_long_list_leaves_room_for_single_items(batcher_of):
     runner = Runner()
     batcher = batcher_of(runner, max_batch=4, queue_size=1, max_wait_ms=0)
     with ThreadPoolExecutor(4) as pool:
-        first, (single,) = submit_behind(runner, batcher, [("x", 500)], pool)
+        _, (single,) = submit_behind(runner, batcher, [("x", 500)], pool)
         bulk = pool.submit(batcher.submit_many, [("x", n) for n in range(100)])
         wait_until(lambda: batcher.depth == 3)
         runner.may_go.set()

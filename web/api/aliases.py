@@ -45,7 +45,7 @@ def list_aliases(query_data: AliasQuery) -> Response:
             "title": record.title,
             "source": record.source,
             "prior": record.prior,
-            "links": record.links,
+            "uses": record.uses,
         }
         for record in page.aliases
     ]

@@ -58,7 +58,7 @@ def add_documents() -> Response:
     whose id is there already is replaced.
     """
     engine = current_service().engine
-    wanted = [each.mapping() for each in read_body(DocumentsToAdd, lines_as="documents").documents()]
+    wanted = [each.mapping() for each in DocumentsToAdd.read(read_body(lines_as="documents"))]
     current_request().facts["documents"] = len(wanted)
     return committed(lambda name: engine.add_documents(wanted, name), _facts, 201)
 

@@ -17,7 +17,7 @@ from adapters.predicting import PredictOptions
 from adapters.prediction_stream import predict_lines
 from adapters.tasks import TASKS, Task
 from web import limits
-from web.guards import LINES_TYPES, access, body
+from web.guards import LINES_TYPES, access, body, too_large
 from web.models.kilt import KiltQuery
 from web.request_context import RequestContext, current_request
 from web.service import Service, current_service
@@ -45,7 +45,7 @@ SUBMISSION: dict[int | str, Any] = {
 @kilt.post("/kilt/<task>")
 @kilt.input(KiltQuery, location="query")
 @kilt.doc(responses=SUBMISSION)
-@body(*LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES)
+@body(*LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES, streams=True)
 @access("read")
 def answer_kilt(task: str, query_data: KiltQuery) -> Response:
     """Answer a KILT file.
@@ -78,7 +78,11 @@ def answer_kilt(task: str, query_data: KiltQuery) -> Response:
 
 def _receive(file: IO[bytes]) -> None:
     """Take the whole body before the first answer: a client that sends all before it reads would wait for ever."""
+    n_bytes = 0
     while chunk := request.stream.read(CHUNK_BYTES):
+        n_bytes += len(chunk)
+        if n_bytes > limits.BULK_BODY_BYTES:
+            raise too_large(limits.BULK_BODY_BYTES)
         file.write(chunk)
     file.flush()
 

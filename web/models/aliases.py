@@ -43,7 +43,7 @@ class AliasEntry(Body):
     title: str
     source: str = Field(description="Where the name is from.")
     prior: float = Field(description="How probably the name means this document.")
-    links: int = Field(description="Links with this text to the document.")
+    uses: int = Field(description="How often the source has the name for the document; 0 if unknown.")
 
 
 class AliasList(Body):

@@ -44,9 +44,16 @@ class NewDocuments(Body):
 class DocumentsToAdd(RootModel[NewDocument | NewDocuments]):
     """One document, or several."""
 
-    def documents(self) -> list[NewDocument]:
-        """Return the documents, in order."""
-        return [self.root] if isinstance(self.root, NewDocument) else list(self.root.documents)
+    @staticmethod
+    def read(value: Any) -> list[NewDocument]:
+        """Return the documents, in order; errors are those of the form that was meant.
+
+        Raises:
+            ValidationError: it is neither.
+        """
+        if isinstance(value, dict) and "documents" in value:
+            return list(NewDocuments.model_validate(value).documents)
+        return [NewDocument.model_validate(value)]
 
 
 class DocumentIds(Body):
