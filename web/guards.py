@@ -15,6 +15,7 @@ from web.errors import BodyTooLargeError, ForbiddenError, MediaTypeError, Unauth
 from web.keys import ApiKey, Scope
 from web.request_context import current_request
 from web.service import current_service
+from web.settings import is_loopback
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,11 +89,13 @@ def guard() -> None:
 
     Raises:
         UnauthorizedError: a key is needed and there is no valid one.
-        ForbiddenError: the key's scope is too small, or a page of another origin sent the request.
+        ForbiddenError: the key's scope is too small, a page of another origin sent the request, or it is addressed to
+            a name that is not ours.
         MediaTypeError: its body is of a type that the view does not read.
         BodyTooLargeError: its body is too large.
     """
     view = current_app.view_functions.get(request.endpoint or "")
+    _check_host()
     _check_origin()
     if request.method != "OPTIONS" and view is not None:
         _check_key(access_of(view, request.method))
@@ -121,6 +124,17 @@ def _key_of_request() -> ApiKey:
     if not token:
         raise UnauthorizedError("there is no API key; send it as 'Authorization: Bearer kbe_…'")
     return current_service().keys.check(token)
+
+
+def _check_host() -> None:
+    """Without keys, answer for names of this machine only: a page's own name may have been made to lead here."""
+    settings = current_service().settings
+    if settings.needs_key:
+        return
+    host = request.host.lower()
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if not is_loopback(name) and name not in settings.allowed_hosts:
+        raise ForbiddenError("the request names a host that this service does not answer for; allow it: --allow-host")
 
 
 def _check_origin() -> None:

@@ -8,8 +8,15 @@ from pathlib import Path
 
 from kbengine.errors import InvalidOptionError
 
-LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-"""Names under which a service without keys may be addressed."""
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or address is of this machine, and reached by programs of this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,7 @@ class ServiceSettings:
     @property
     def on_loopback(self) -> bool:
         """Tell whether only programs of this machine can reach the service."""
-        if self.host.lower() == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def needs_key(self) -> bool:
