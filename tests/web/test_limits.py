@@ -45,7 +45,7 @@ LIMITS = {
         limits.ALIASES,
         "/aliases",
     ),
-    "ids": ("/v1/documents/delete", lambda n: {"ids": ["nowhere"] * n}, limits.DOCUMENTS, "/ids"),
+    "ids": ("/v1/documents:delete", lambda n: {"ids": ["nowhere"] * n}, limits.DOCUMENTS, "/ids"),
 }
 
 

@@ -17,6 +17,6 @@ class KiltQuery(Body):
 
     pages: int = Field(10, ge=MIN_PAGES, le=limits.K, description="Distinct pages a record.")
     effort: Effort = Field("normal", description="How many candidates are looked at.")
-    threshold: float | None = Field(
-        None, ge=0, le=1, allow_inf_nan=False, description="Answers less probable than this are left blank."
+    threshold: float = Field(
+        0.0, ge=0, le=1, allow_inf_nan=False, description="Answers less probable than this are left blank."
     )
