@@ -200,6 +200,21 @@ class Snapshot:
         scores[self._dead_passages] = 0
         return scores
 
+    def document_lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
+        """The BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
+        scores = self._lexical.document_scores(query, self._document_numbers)
+        if not len(scores):
+            return np.zeros(self.n_passages, dtype=np.float32)
+        of_passages: NDArray[np.float32] = scores[self._document_numbers]
+        of_passages[self._dead_passages] = 0
+        return of_passages
+
+    @cached_property
+    def _document_numbers(self) -> NDArray[np.int64]:
+        """The document of each passage, numbered from 0 in order, int64 (n_passages)."""
+        changes = np.append(False, self.document_ids[1:] != self.document_ids[:-1])[: self.n_passages]
+        return np.cumsum(changes, dtype=np.int64)
+
     def _search(
         self,
         kind: AnnKind,
