@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
     from storage.information import KBInfo
-    from storage.records import Commit, DocumentRecord
+    from storage.records import JSON, Commit, DocumentRecord
 
 
 @dataclass(frozen=True)
@@ -265,6 +265,25 @@ class KnowledgeBase:
         """Merge segments, drop deleted documents for good and give their space back."""
         with self._write_lock:
             self._open_writer().compact(purge=purge)
+
+    @property
+    def generation(self) -> int:
+        """Return the number of the newest commit, which the next search will see."""
+        return self._reader.snapshot().generation
+
+    def setting(self, key: str) -> JSON:
+        """Return the value stored with the knowledge base under `key`, None when there is none."""
+        return self._reader.setting(key)
+
+    def set_setting(self, key: str, value: JSON) -> None:
+        """Store a JSON value with the knowledge base: a commit, which every reader sees from then on.
+
+        Raises:
+            InvalidOptionError: the key is one of those that say what is stored, or the value is no JSON.
+            LockedError: another process is writing.
+        """
+        with self._write_lock:
+            self._open_writer().set_setting(key, value)
 
     def info(self) -> KBInfo:
         """Return counts, sizes, settings and the last commits."""

@@ -61,8 +61,8 @@ class Postings:
 class Bm25Options:
     """The two constants of BM25: `k1` saturates repetitions, `b` normalises by length.
 
-    The defaults are those of Anserini. With the textbook's 1.5 and 0.75 short paragraphs win by their length: 5 points of
-    R-precision on questions and 4 on slot filling (docs/decisions/0009-fusion-weights.md).
+    The defaults are those of Anserini. With the textbook's 1.5 and 0.75 short paragraphs win by their length, which
+    costs 5 points of R-precision on questions and 4 on slot filling (docs/decisions/0009-fusion-weights.md).
     """
 
     k1: float = 0.9
@@ -206,8 +206,8 @@ class LexicalView:
     ) -> NDArray[np.float32]:
         """The documents' scores float32 (n_documents), each document's passages taken as one text.
 
-        A document's own score says what a long text is about where no passage of it does: a talk that touches many parts
-        of one page, a relation told a paragraph after the subject.
+        A document's own score says what a long text is about where no passage of it does: a talk that touches many
+        parts of one page, a relation told a paragraph after the subject.
 
         Args:
             weights: As in `scores`.
@@ -245,7 +245,7 @@ class LexicalView:
 
     @cached_property
     def _passage_lengths(self) -> NDArray[np.float64]:
-        return np.concatenate([part.passage_lengths for part in self._parts] or [np.empty(0)]).astype(np.float64)
+        return np.concatenate([np.empty(0), *(part.passage_lengths for part in self._parts)])
 
     @cached_property
     def _length_norms(self) -> list[NDArray[np.float32]]:

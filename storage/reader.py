@@ -46,9 +46,9 @@ from storage.errors import (
 )
 from storage.information import KBInfo, gather_info
 from storage.links import names_of_documents
-from storage.records import DocumentRecord, PassageRecord
+from storage.records import JSON, DocumentRecord, PassageRecord
 from storage.segment_cache import DEFER_ROWS, SegmentCache
-from storage.settings import KBSettings, read_settings
+from storage.settings import KBSettings, read_setting, read_settings
 from storage.snapshot import LoadedSegment, Snapshot
 
 __all__ = ["KBReader"]
@@ -146,6 +146,11 @@ class KBReader:
     def settings(self) -> KBSettings:
         """What the knowledge base was made with, as of the newest snapshot."""
         return self._settings
+
+    def setting(self, key: str) -> JSON:
+        """The value stored under `key` by `KBWriter.set_setting`, as of the newest commit; None when there is none."""
+        with translated(self.path), self._engine.connect() as connection:
+            return read_setting(connection, key)
 
     # -- snapshots
 
