@@ -30,21 +30,26 @@ __all__ = [
     "unpack_offsets",
 ]
 
+_NUMBERED = 16
+
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
 
 class TokenOffsets(NamedTuple):
-    """Where a passage's kept tokens are; three arrays of the same length t.
+    """Where a passage's kept tokens are; arrays of the same length t.
 
     Attributes:
         ordinals: uint32 (t), position among all tokens of the passage, rising.
         starts: int32 (t), first character in the passage's text.
         ends: int32 (t), character after the last one.
+        numbers: uint32 (t), token id less the passage's `first_token_id`, rising: 0, 1, 2, … unless tokens between
+            them were filtered out after they were stored.
     """
 
     ordinals: NDArray[np.uint32]
     starts: NDArray[np.int32]
     ends: NDArray[np.int32]
+    numbers: NDArray[np.uint32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +181,17 @@ class PassageRecord:
 
     @property
     def offsets(self) -> TokenOffsets:
-        """Ordinals and character offsets of the kept tokens; token `first_token_id + i` is entry i."""
+        """Ordinals, character offsets and numbers of the kept tokens."""
         return unpack_offsets(self.packed_offsets, passage_id=self.passage_id)
+
+    def characters(self, first_token_id: int, last_token_id: int) -> tuple[int, int] | None:
+        """The half-open character range from the one token to the other, None unless both are stored."""
+        offsets = self.offsets
+        wanted = np.array([first_token_id, last_token_id]) - self.first_token_id
+        at = np.searchsorted(offsets.numbers, wanted)
+        if (wanted < 0).any() or (at >= len(offsets.numbers)).any() or (offsets.numbers[at] != wanted).any():
+            return None
+        return int(offsets.starts[at[0]]), int(offsets.ends[at[1]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +205,7 @@ class StoredPassage:
     text: str
     first_token_id: int
     token_ordinals: NDArray[np.uint32]
+    token_numbers: NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -204,8 +219,23 @@ class Commit:
     documents_deleted: int
 
 
-def pack_offsets(ordinals: NDArray[np.uint32], starts: NDArray[np.int32], ends: NDArray[np.int32]) -> bytes:
-    """The offsets of t kept tokens as bytes: one byte 2 or 4 (item size), then (t, 3) little-endian integers."""
+def pack_offsets(
+    ordinals: NDArray[np.uint32],
+    starts: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    numbers: NDArray[np.uint32] | None = None,
+) -> bytes:
+    """The offsets of t kept tokens as bytes: one byte 2 or 4 (item size), then (t, 3) little-endian integers.
+
+    Where the tokens' numbers are not 0, 1, 2, …, that byte has 16 added and these follow it: a bit for each number up
+    to the largest (1: kept; bytes filled up with 0), after the count of these bytes as uint32.
+    """
+    if numbers is not None and len(numbers) and int(numbers[-1]) >= len(numbers):
+        kept = np.zeros(int(numbers[-1]) + 1, dtype=np.bool_)
+        kept[numbers] = True
+        bits = np.packbits(kept).tobytes()
+        plain = pack_offsets(ordinals, starts, ends)
+        return bytes([plain[0] + _NUMBERED]) + len(bits).to_bytes(4, "little") + bits + plain[1:]
     triples = np.empty((len(ordinals), 3), dtype="<u4")
     triples[:, 0] = ordinals
     triples[:, 1] = starts
@@ -218,13 +248,29 @@ def pack_offsets(ordinals: NDArray[np.uint32], starts: NDArray[np.int32], ends: 
 def unpack_offsets(packed: bytes, *, passage_id: int) -> TokenOffsets:
     """The three arrays that `pack_offsets` packed; CorruptError naming the passage when it did not."""
     size = packed[0] if packed else 0
-    if size not in (2, 4) or (len(packed) - 1) % (3 * size):
+    start = 1
+    numbers: NDArray[np.uint32] | None = None
+    if size > _NUMBERED:
+        size -= _NUMBERED
+        start = 5 + int.from_bytes(packed[1:5], "little")
+        bits = np.frombuffer(packed[5:start], dtype=np.uint8)
+        numbers = np.flatnonzero(np.unpackbits(bits)).astype(np.uint32)
+    if size not in (2, 4) or len(packed) < start or (len(packed) - start) % (3 * size):
         raise CorruptError(
             f"kb.sqlite: the offsets of passage {passage_id} have {len(packed)} bytes with item size {size}; wanted "
             "1 + 3·t·(2 or 4); run 'kbengine verify'"
         )
-    triples = np.frombuffer(packed, dtype=f"<u{size}", offset=1).reshape(-1, 3)
-    return TokenOffsets(triples[:, 0].astype(np.uint32), triples[:, 1].astype(np.int32), triples[:, 2].astype(np.int32))
+    triples = np.frombuffer(packed, dtype=f"<u{size}", offset=start).reshape(-1, 3)
+    if numbers is None:
+        numbers = np.arange(len(triples), dtype=np.uint32)
+    elif len(numbers) != len(triples):
+        raise CorruptError(
+            f"kb.sqlite: passage {passage_id} has {len(triples)} offsets for {len(numbers)} kept tokens; "
+            "run 'kbengine verify'"
+        )
+    return TokenOffsets(
+        triples[:, 0].astype(np.uint32), triples[:, 1].astype(np.int32), triples[:, 2].astype(np.int32), numbers
+    )
 
 
 def to_json(value: object, name: str) -> str:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from storage.codes import dequantise
 from storage.container import ArraySource, open_container, write_container
 from storage.durable import DurableFile, check_file
 from storage.errors import CorruptError, KBError
-from storage.segment_arrays import ARRAY_NAMES, SegmentArrays, SegmentLengths, array_specs
+from storage.segment_arrays import ARRAY_NAMES, OPTIONAL_ARRAY_NAMES, SegmentArrays, SegmentLengths, array_specs
 
 __all__ = [
     "SEGMENT_SUFFIX",
@@ -33,6 +34,8 @@ __all__ = [
 SEGMENT_SUFFIX = ".seg"
 _FORMAT = "kbengine-segment"
 _VERSION = "1"
+# Written where there are arrays that the first version does not know.
+_EXTENDED_VERSION = "2"
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,14 @@ class Segment:
         """Passages, those without stored tokens included."""
         return self.file.n_passages
 
+    @property
+    def token_numbers(self) -> NDArray[Any]:
+        """Token id of each row less its passage's first token id, an integer array (n)."""
+        arrays = self.arrays
+        if arrays.token_numbers is not None:
+            return arrays.token_numbers
+        return np.arange(self.n_rows) - np.repeat(arrays.first_rows, arrays.token_counts)
+
     def passage_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The passage index (0…p−1) of each row, int64 of the same shape; rows must be in 0…n−1."""
         # "right": of passages that begin at the same row, all but the last are empty.
@@ -94,7 +105,9 @@ class Segment:
     def token_ids_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The token id of each row, int64 of the same shape."""
         passages = self.passage_of_rows(rows)
-        ids: NDArray[np.int64] = self.arrays.first_token_ids[passages] + (rows - self.arrays.first_rows[passages])
+        numbers = self.arrays.token_numbers
+        offsets = rows - self.arrays.first_rows[passages] if numbers is None else numbers[rows].astype(np.int64)
+        ids: NDArray[np.int64] = self.arrays.first_token_ids[passages] + offsets
         return ids
 
     def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
@@ -113,11 +126,12 @@ def segment_path(directory: Path, name: str) -> Path:
 
 def write_segment(directory: Path, arrays: SegmentArrays) -> SegmentFile:
     """The record of the new segment file, which on return is durable in `directory`."""
-    sources: dict[str, ArraySource] = {name: getattr(arrays, name) for name in ARRAY_NAMES}
+    specs = array_specs(arrays.lengths, d=arrays.d)
+    sources: dict[str, ArraySource] = {spec.name: getattr(arrays, spec.name) for spec in specs}
     metadata = segment_metadata(
         d=arrays.d, token_scale=arrays.token_scale, passage_scale=arrays.passage_scale, encoder=arrays.encoder
     )
-    first, end = token_id_range(arrays.first_token_ids, arrays.token_counts)
+    first, end = token_id_range(arrays.first_token_ids, arrays.token_counts, arrays.token_numbers)
     return write_segment_file(
         directory, arrays.lengths, sources, d=arrays.d, metadata=metadata, first_token_id=first, end_token_id=end
     )
@@ -135,8 +149,11 @@ def write_segment_file(
 ) -> SegmentFile:
     """The record of the new segment file made of arrays or of iterables of their parts; durable on return."""
     name = uuid.uuid4().hex
+    specs = array_specs(lengths, d=d)
+    if any(spec.name in OPTIONAL_ARRAY_NAMES for spec in specs):
+        metadata = {**metadata, "version": _EXTENDED_VERSION}
     with DurableFile(segment_path(directory, name)) as file:
-        write_container(file, array_specs(lengths, d=d), sources, metadata=metadata)
+        write_container(file, specs, sources, metadata=metadata)
         file.commit()
         return SegmentFile(
             name=name,
@@ -161,9 +178,23 @@ def segment_metadata(*, d: int, token_scale: float, passage_scale: float, encode
     }
 
 
-def token_id_range(first_token_ids: NDArray[np.int64], token_counts: NDArray[np.uint32]) -> tuple[int, int]:
-    """The half-open range of token ids of these passages, of which there is at least one."""
-    return int(first_token_ids[0]), int(first_token_ids[-1]) + int(token_counts[-1])
+def token_id_range(
+    first_token_ids: NDArray[np.int64], token_counts: NDArray[np.uint32], token_numbers: NDArray[Any] | None = None
+) -> tuple[int, int]:
+    """The half-open range of token ids of these passages, of which there is at least one.
+
+    Args:
+        first_token_ids: int64 (p), rising.
+        token_counts: uint32 (p).
+        token_numbers: (n), as in `SegmentArrays`; of the last rows is enough.
+    """
+    first, end = int(first_token_ids[0]), int(first_token_ids[-1])
+    if token_numbers is None:
+        return first, end + int(token_counts[-1])
+    filled = np.flatnonzero(token_counts)
+    if len(filled):
+        end = max(end, int(first_token_ids[filled[-1]]) + int(token_numbers[-1]) + 1)
+    return first, end
 
 
 def open_segment(path: Path, expected: SegmentFile) -> Segment:
@@ -180,13 +211,14 @@ def open_segment(path: Path, expected: SegmentFile) -> Segment:
 def _map_segment(path: Path, expected: SegmentFile) -> Segment:
     container = open_container(path)
     metadata, arrays = container.metadata, container.arrays
-    if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
+    if metadata.get("format") != _FORMAT or metadata.get("version") not in (_VERSION, _EXTENDED_VERSION):
         raise CorruptError(
             f"{path}: format is {metadata.get('format')!r} version {metadata.get('version')!r}, expected {_FORMAT!r} "
-            f"version {_VERSION!r}; was it written by a newer kbengine?"
+            f"version {_VERSION!r} or {_EXTENDED_VERSION!r}; was it written by a newer kbengine?"
         )
-    if set(arrays) != ARRAY_NAMES:
-        raise CorruptError(f"{path}: arrays {sorted(set(arrays) ^ ARRAY_NAMES)} are missing or unknown")
+    if set(arrays) - OPTIONAL_ARRAY_NAMES != ARRAY_NAMES:
+        unexpected = sorted((set(arrays) - OPTIONAL_ARRAY_NAMES) ^ ARRAY_NAMES)
+        raise CorruptError(f"{path}: arrays {unexpected} are missing or unknown")
     try:
         content = SegmentArrays(
             **arrays,
@@ -197,7 +229,7 @@ def _map_segment(path: Path, expected: SegmentFile) -> Segment:
         )
     except (KBError, KeyError, ValueError) as error:
         raise CorruptError(f"{path}: {error}; restore it from a backup or re-encode its documents") from error
-    first, end = token_id_range(content.first_token_ids, content.token_counts)
+    first, end = token_id_range(content.first_token_ids, content.token_counts, content.token_numbers)
     seen = (len(content.codes), len(content.passage_ids), first, end)
     wanted = (expected.n_rows, expected.n_passages, expected.first_token_id, expected.end_token_id)
     if seen != wanted:

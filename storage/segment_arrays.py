@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,16 +34,27 @@ _LAYOUT: tuple[tuple[str, type[np.generic], str, str | int | None], ...] = (
     ("passage_codes", np.int8, "p", "d"),
 )
 ARRAY_NAMES = frozenset(name for name, _, _, _ in _LAYOUT)
+# Only in segments that need them, see `SegmentArrays`.
+OPTIONAL_ARRAY_NAMES = frozenset({"token_numbers"})
 
 
 @dataclass(frozen=True)
 class SegmentLengths:
-    """The lengths that the shapes of a segment's arrays follow from."""
+    """The lengths that the shapes of a segment's arrays follow from.
+
+    Attributes:
+        n_rows: Stored tokens.
+        n_passages: Passages.
+        n_terms: Distinct terms.
+        n_postings: Postings of all terms.
+        number_bytes: Size of an item of `token_numbers`: 2, 4, or 0 without that array.
+    """
 
     n_rows: int
     n_passages: int
     n_terms: int
     n_postings: int
+    number_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,8 @@ class SegmentArrays:
         token_scale: Common scale of the token vectors.
         passage_scale: Common scale of the passage vectors.
         encoder: Fingerprint of the encoder that made the vectors.
+        token_numbers: uint16 or uint32 (n), token id of each row less its passage's `first_token_id`, rising within a
+            passage; None where the tokens of every passage are numbered 0, 1, 2, … (nothing was filtered out later).
     """
 
     codes: NDArray[np.int8]
@@ -92,6 +106,7 @@ class SegmentArrays:
     token_scale: float
     passage_scale: float
     encoder: str
+    token_numbers: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.d < 1 or len(self.passage_ids) < 1:
@@ -99,7 +114,7 @@ class SegmentArrays:
                 f"segment has dimension {self.d} and {len(self.passage_ids)} passages, expected at least 1 of each"
             )
         for spec in array_specs(self.lengths, d=self.d):
-            array = getattr(self, spec.name)
+            array: NDArray[Any] = getattr(self, spec.name)
             if array.dtype != spec.dtype or array.shape != spec.shape:
                 raise UsageError(
                     f"segment array {spec.name!r} is {array.dtype} {array.shape}, expected {spec.dtype} {spec.shape}"
@@ -118,6 +133,7 @@ class SegmentArrays:
             n_passages=len(self.passage_ids),
             n_terms=len(self.terms),
             n_postings=len(self.posting_passages),
+            number_bytes=0 if self.token_numbers is None else self.token_numbers.dtype.itemsize,
         )
 
     @property
@@ -143,10 +159,18 @@ def array_specs(lengths: SegmentLengths, *, d: int) -> list[ArraySpec]:
         "d": d,
         2: 2,
     }
-    return [
+    specs = [
         ArraySpec(name, np.dtype(dtype), (size[rows],) if columns is None else (size[rows], size[columns]))
         for name, dtype, rows, columns in _LAYOUT
     ]
+    if lengths.number_bytes:
+        specs.append(ArraySpec("token_numbers", np.dtype(f"u{lengths.number_bytes}"), (lengths.n_rows,)))
+    return specs
+
+
+def narrow_numbers(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The token numbers as uint16 where they fit, else as uint32."""
+    return numbers.astype(np.uint16 if int(numbers.max(initial=0)) <= 0xFFFF else np.uint32)
 
 
 def _contradictions(arrays: SegmentArrays) -> Mapping[str, bool]:
@@ -161,6 +185,9 @@ def _contradictions(arrays: SegmentArrays) -> Mapping[str, bool]:
         "first_rows are not the running sum of token_counts": bool((arrays.first_rows != ends - counts).any()),
         "passage_ids do not rise": bool((np.diff(arrays.passage_ids) <= 0).any()),
         "token ids of passages overlap": bool((arrays.first_token_ids[1:] < token_ends[:-1]).any()),
+        "token_numbers do not rise": arrays.token_numbers is not None
+        and int(ends[-1]) == len(arrays.codes) == len(arrays.token_numbers)
+        and bool((np.diff(np.repeat(arrays.first_token_ids, counts) + arrays.token_numbers) <= 0).any()),
         "scales are not positive and finite": _bad_scales(arrays.scales) or _bad_scales(arrays.passage_scales),
         "terms do not rise": bool((arrays.terms[1:] <= arrays.terms[:-1]).any()),
         "posting_starts do not divide the postings": int(starts[0]) != 0

@@ -73,7 +73,15 @@ def merge_segments(
     }
     for name in _ROW_ARRAYS:
         sources[name] = _kept_rows(name, segments, keep)
-    token_range = token_id_range(passages["first_token_ids"], passages["token_counts"])
+    number_bytes = max(segment.arrays.lengths.number_bytes for segment in segments)
+    last_number: NDArray[Any] | None = None
+    if number_bytes:
+        number_bytes = _number_bytes(segments)
+        sources["token_numbers"] = _kept_rows("token_numbers", segments, keep)
+        # Only the very last number is looked at.
+        for part in _kept_rows("token_numbers", segments, keep):
+            last_number = part[-1:]
+    token_range = token_id_range(passages["first_token_ids"], passages["token_counts"], last_number)
     return write_segment_file(
         directory,
         SegmentLengths(
@@ -81,6 +89,7 @@ def merge_segments(
             n_passages=len(counts),
             n_terms=len(postings.terms),
             n_postings=len(postings.posting_passages),
+            number_bytes=number_bytes,
         ),
         sources,
         d=first.d,
@@ -115,10 +124,15 @@ def _check_mergeable(segments: Sequence[Segment]) -> None:
 def _kept_rows(name: str, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]]) -> Iterator[NDArray[Any]]:
     """The parts of a row array that belong to kept passages, in order, each of bounded size."""
     for segment, mask in zip(segments, keep, strict=True):
-        array: NDArray[Any] = getattr(segment.arrays, name)
+        array: NDArray[Any] = segment.token_numbers if name == "token_numbers" else getattr(segment.arrays, name)
         for start, end in _runs(mask, segment.arrays.first_rows, segment.n_rows):
             for begin in range(start, end, _CHUNK_ROWS):
                 yield array[begin : min(begin + _CHUNK_ROWS, end)]
+
+
+def _number_bytes(segments: Sequence[Segment]) -> int:
+    largest = max(int(segment.token_numbers.max(initial=0)) for segment in segments)
+    return 2 if largest <= 0xFFFF else 4
 
 
 def _runs(mask: NDArray[np.bool_], first_rows: NDArray[np.int64], n_rows: int) -> Iterator[tuple[int, int]]:
