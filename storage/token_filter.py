@@ -122,7 +122,8 @@ def _best_logits(segment: Segment) -> NDArray[np.float16]:
     """The larger logit of each row, float16 (n)."""
     logits = segment.arrays.filter_logits.astype(np.float32)
     # + 0 makes one of the two zeros, which are equal but have different patterns.
-    return (logits.max(axis=1, initial=-np.inf) + np.float32(0)).astype(np.float16)
+    best: NDArray[np.float16] = (logits.max(axis=1, initial=-np.inf) + np.float32(0)).astype(np.float16)
+    return best
 
 
 def _chosen(array: NDArray[Any], keep: NDArray[np.bool_]) -> Iterator[NDArray[Any]]:

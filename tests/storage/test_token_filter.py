@@ -106,7 +106,7 @@ def test_a_fraction_is_of_all_tokens_and_is_reached_closely(kb: Path) -> None:
         assert writer.settings.filter == {"threshold": None, "keep_fraction": 0.35}
         position = writer.settings.build_position
         assert position["threshold_sum"] == pytest.approx(done.threshold * position["threshold_tokens"])
-        with pytest.raises(InvalidOptionError, match="tokens below .* are not stored"):
+        with pytest.raises(InvalidOptionError, match=r"tokens below .* are not stored"):
             writer.filter_tokens(FilterRequest(threshold=done.threshold - 1), stored_threshold=done.threshold)
     with KBReader.open(kb) as reader:
         after = reader.info()
