@@ -16,7 +16,7 @@ from storage.errors import DuplicateDocumentError, InvalidOptionError
 from storage.postings import build_postings
 from storage.records import NewDocument, NewPassage, pack_offsets, to_json
 from storage.segment import SegmentArrays
-from storage.segment_arrays import narrow_numbers
+from storage.segment_arrays import narrow
 from storage.settings import KBSettings
 
 __all__ = ["Batch", "PlacedPassage", "check_documents", "common_scales", "prepare_batch", "segment_arrays"]
@@ -148,6 +148,7 @@ def segment_arrays(
     codes, scales = quantise(np.concatenate([passage.vectors for passage in passages]), token_scale)
     passage_codes, passage_scales = quantise(np.stack([passage.passage_vector for passage in passages]), passage_scale)
     counts = np.array([len(passage.vectors) for passage in passages], dtype=np.int64)
+    numbers = _token_numbers(placed)
     postings = build_postings((entry.title, entry.passage.text) for entry in placed)
     return SegmentArrays(
         codes=codes,
@@ -170,7 +171,8 @@ def segment_arrays(
         token_scale=token_scale,
         passage_scale=passage_scale,
         encoder=encoder,
-        token_numbers=_token_numbers(placed),
+        numbering="rows" if numbers is None else "own",
+        token_numbers=numbers,
     )
 
 
@@ -181,4 +183,4 @@ def _token_numbers(placed: Sequence[PlacedPassage]) -> NDArray[Any] | None:
         np.arange(len(entry.passage.vectors)) if entry.token_numbers is None else entry.token_numbers
         for entry in placed
     ]
-    return narrow_numbers(np.concatenate(numbers))
+    return narrow(np.concatenate(numbers))

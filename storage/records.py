@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _NUMBERED = 16
+_NUMBERED_BY_ORDINAL = 32
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
@@ -225,52 +226,67 @@ def pack_offsets(
     ends: NDArray[np.int32],
     numbers: NDArray[np.uint32] | None = None,
 ) -> bytes:
-    """The offsets of t kept tokens as bytes: one byte 2 or 4 (item size), then (t, 3) little-endian integers.
+    """The offsets of t kept tokens as bytes: one byte that says how, then (t, 3) little-endian integers.
 
-    Where the tokens' numbers are not 0, 1, 2, …, that byte has 16 added and these follow it: a bit for each number up
-    to the largest (1: kept; bytes filled up with 0), after the count of these bytes as uint32.
+    That byte is 1, 2 or 4, the size of an integer. At 2 and 4 a row is ordinal, start and end; at 1 it is how much
+    the ordinal rose less 1, how much the start rose, and the length. Where the tokens' numbers are not 0, 1, 2, …, 32
+    is added if they are the ordinals; otherwise 16, and the integers follow a bit for each number up to the largest
+    (1: kept; bytes filled up with 0), these follow the count of their bytes as uint32.
     """
+    how, bits = 0, b""
     if numbers is not None and len(numbers) and int(numbers[-1]) >= len(numbers):
-        kept = np.zeros(int(numbers[-1]) + 1, dtype=np.bool_)
-        kept[numbers] = True
-        bits = np.packbits(kept).tobytes()
-        plain = pack_offsets(ordinals, starts, ends)
-        return bytes([plain[0] + _NUMBERED]) + len(bits).to_bytes(4, "little") + bits + plain[1:]
-    triples = np.empty((len(ordinals), 3), dtype="<u4")
-    triples[:, 0] = ordinals
-    triples[:, 1] = starts
-    triples[:, 2] = ends
-    if not triples.size or int(triples.max()) <= 0xFFFF:
-        return b"\x02" + triples.astype("<u2").tobytes()
-    return b"\x04" + triples.tobytes()
+        if np.array_equal(numbers, ordinals):
+            how = _NUMBERED_BY_ORDINAL
+        else:
+            kept = np.zeros(int(numbers[-1]) + 1, dtype=np.bool_)
+            kept[numbers] = True
+            how, bits = _NUMBERED, np.packbits(kept).tobytes()
+            bits = len(bits).to_bytes(4, "little") + bits
+    table = np.empty((len(ordinals), 3), dtype=np.int64)
+    table[:, 0] = ordinals
+    table[:, 1] = starts
+    table[:, 2] = ends
+    steps = np.diff(table, axis=0, prepend=np.array([[-1, 0, 0]]))
+    steps[:, 0] -= 1
+    steps[:, 2] = table[:, 2] - table[:, 1]
+    size = 2 if not table.size or int(table.max()) <= 0xFFFF else 4
+    if not steps.size or (int(steps.min()) >= 0 and int(steps.max()) <= 0xFF):
+        table, size = steps, 1
+    return bytes([how + size]) + bits + table.astype(f"<u{size}").tobytes()
 
 
 def unpack_offsets(packed: bytes, *, passage_id: int) -> TokenOffsets:
-    """The three arrays that `pack_offsets` packed; CorruptError naming the passage when it did not."""
-    size = packed[0] if packed else 0
+    """The arrays that `pack_offsets` packed; CorruptError naming the passage when it did not."""
+    how = packed[0] if packed else 0
+    size = how & 7
     start = 1
     numbers: NDArray[np.uint32] | None = None
-    if size > _NUMBERED:
-        size -= _NUMBERED
+    if how & _NUMBERED:
         start = 5 + int.from_bytes(packed[1:5], "little")
         bits = np.frombuffer(packed[5:start], dtype=np.uint8)
         numbers = np.flatnonzero(np.unpackbits(bits)).astype(np.uint32)
-    if size not in (2, 4) or len(packed) < start or (len(packed) - start) % (3 * size):
+    unknown = how & ~(7 | _NUMBERED | _NUMBERED_BY_ORDINAL)
+    if unknown or size not in (1, 2, 4) or len(packed) < start or (len(packed) - start) % (3 * size):
         raise CorruptError(
             f"kb.sqlite: the offsets of passage {passage_id} have {len(packed)} bytes with item size {size}; wanted "
-            "1 + 3·t·(2 or 4); run 'kbengine verify'"
+            "1 + 3·t·(1, 2 or 4); run 'kbengine verify'"
         )
-    triples = np.frombuffer(packed, dtype=f"<u{size}", offset=start).reshape(-1, 3)
-    if numbers is None:
-        numbers = np.arange(len(triples), dtype=np.uint32)
-    elif len(numbers) != len(triples):
+    table = np.frombuffer(packed, dtype=f"<u{size}", offset=start).reshape(-1, 3).astype(np.int64)
+    if size == 1:
+        table[:, 0] = np.cumsum(table[:, 0] + 1) - 1
+        table[:, 1] = np.cumsum(table[:, 1])
+        table[:, 2] += table[:, 1]
+    ordinals = table[:, 0].astype(np.uint32)
+    if how & _NUMBERED_BY_ORDINAL:
+        numbers = ordinals
+    elif numbers is None:
+        numbers = np.arange(len(table), dtype=np.uint32)
+    if len(numbers) != len(table):
         raise CorruptError(
-            f"kb.sqlite: passage {passage_id} has {len(triples)} offsets for {len(numbers)} kept tokens; "
+            f"kb.sqlite: passage {passage_id} has {len(table)} offsets for {len(numbers)} kept tokens; "
             "run 'kbengine verify'"
         )
-    return TokenOffsets(
-        triples[:, 0].astype(np.uint32), triples[:, 1].astype(np.int32), triples[:, 2].astype(np.int32), numbers
-    )
+    return TokenOffsets(ordinals, table[:, 1].astype(np.int32), table[:, 2].astype(np.int32), numbers)
 
 
 def to_json(value: object, name: str) -> str:

@@ -24,9 +24,10 @@ from storage.errors import CorruptError, InvalidOptionError, StateError
 from storage.merging import Replacement, replace_segments
 from storage.records import JSON, pack_offsets, unpack_offsets
 from storage.segment import Segment, SegmentFile, open_segment, segment_path
+from storage.segment_rewrite import rewrite_segment
 from storage.session import WriteSession
 from storage.settings import KBSettings, write_setting
-from storage.token_filter import LogitCounts, filter_segment, kept_rows
+from storage.token_filter import LogitCounts, kept_rows
 
 __all__ = ["FilterRequest", "Filtered", "Stage", "filter_tokens"]
 
@@ -112,7 +113,7 @@ def filter_tokens(
     try:
         for number, (row, segment) in enumerate(zip(rows, segments, strict=True), start=1):
             with session.file_work():
-                file = filter_segment(session.segment_directory, segment, kept_rows(segment, threshold))
+                file = rewrite_segment(session.segment_directory, segment, kept_rows(segment, threshold))
             replacements.append(Replacement((row,), SegmentRow(file, row.first_passage_id, row.end_passage_id)))
             stage("writing segments", number, len(rows))
         del segments

@@ -18,8 +18,15 @@ from numpy.typing import NDArray
 from storage.codes import dequantise
 from storage.container import ArraySource, open_container, write_container
 from storage.durable import DurableFile, check_file
-from storage.errors import CorruptError, KBError
-from storage.segment_arrays import ARRAY_NAMES, OPTIONAL_ARRAY_NAMES, SegmentArrays, SegmentLengths, array_specs
+from storage.errors import CorruptError, KBError, StateError
+from storage.segment_arrays import (
+    ARRAY_NAMES,
+    OPTIONAL_ARRAY_NAMES,
+    PLAIN_FORM,
+    SegmentArrays,
+    SegmentLengths,
+    array_specs,
+)
 
 __all__ = [
     "SEGMENT_SUFFIX",
@@ -92,10 +99,17 @@ class Segment:
     @property
     def token_numbers(self) -> NDArray[Any]:
         """Token id of each row less its passage's first token id, an integer array (n)."""
-        arrays = self.arrays
-        if arrays.token_numbers is not None:
-            return arrays.token_numbers
-        return np.arange(self.n_rows) - np.repeat(arrays.first_rows, arrays.token_counts)
+        stored = self.stored_numbers
+        if stored is not None:
+            return stored
+        return np.arange(self.n_rows) - np.repeat(self.arrays.first_rows, self.arrays.token_counts)
+
+    @property
+    def stored_numbers(self) -> NDArray[Any] | None:
+        """The same, None where the rows of every passage are numbered 0, 1, 2, …."""
+        if self.arrays.numbering == "ordinals":
+            return self.arrays.token_ordinals
+        return self.arrays.token_numbers
 
     def passage_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The passage index (0…p−1) of each row, int64 of the same shape; rows must be in 0…n−1."""
@@ -105,14 +119,19 @@ class Segment:
     def token_ids_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The token id of each row, int64 of the same shape."""
         passages = self.passage_of_rows(rows)
-        numbers = self.arrays.token_numbers
+        numbers = self.stored_numbers
         offsets = rows - self.arrays.first_rows[passages] if numbers is None else numbers[rows].astype(np.int64)
         ids: NDArray[np.int64] = self.arrays.first_token_ids[passages] + offsets
         return ids
 
     def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """The token vectors float32 (rows, d), not normalised."""
-        return dequantise(self.arrays.codes[rows], self.arrays.scales[rows])
+        """The token vectors float32 (rows, d), not normalised; StateError where only quantised ones are stored."""
+        codes, scales = self.arrays.codes, self.arrays.scales
+        if codes is None or scales is None:
+            raise StateError(
+                f"segment {self.name} stores quantised vectors only; decode them with quantiser {self.arrays.quantiser}"
+            )
+        return dequantise(codes[rows], scales[rows])
 
     def passage_vectors(self, passages: NDArray[np.int64] | slice) -> NDArray[np.float32]:
         """The passage vectors float32 (passages, d), of norm 1 up to the rounding of the codes."""
@@ -128,10 +147,9 @@ def write_segment(directory: Path, arrays: SegmentArrays) -> SegmentFile:
     """The record of the new segment file, which on return is durable in `directory`."""
     specs = array_specs(arrays.lengths, d=arrays.d)
     sources: dict[str, ArraySource] = {spec.name: getattr(arrays, spec.name) for spec in specs}
-    metadata = segment_metadata(
-        d=arrays.d, token_scale=arrays.token_scale, passage_scale=arrays.passage_scale, encoder=arrays.encoder
-    )
-    first, end = token_id_range(arrays.first_token_ids, arrays.token_counts, arrays.token_numbers)
+    metadata = segment_metadata(arrays)
+    numbers = arrays.token_ordinals if arrays.numbering == "ordinals" else arrays.token_numbers
+    first, end = token_id_range(arrays.first_token_ids, arrays.token_counts, numbers)
     return write_segment_file(
         directory, arrays.lengths, sources, d=arrays.d, metadata=metadata, first_token_id=first, end_token_id=end
     )
@@ -150,8 +168,8 @@ def write_segment_file(
     """The record of the new segment file made of arrays or of iterables of their parts; durable on return."""
     name = uuid.uuid4().hex
     specs = array_specs(lengths, d=d)
-    if any(spec.name in OPTIONAL_ARRAY_NAMES for spec in specs):
-        metadata = {**metadata, "version": _EXTENDED_VERSION}
+    if lengths.form != PLAIN_FORM:
+        metadata = {**metadata, "version": _EXTENDED_VERSION, "numbering": lengths.form.numbering}
     with DurableFile(segment_path(directory, name)) as file:
         write_container(file, specs, sources, metadata=metadata)
         file.commit()
@@ -166,15 +184,17 @@ def write_segment_file(
         )
 
 
-def segment_metadata(*, d: int, token_scale: float, passage_scale: float, encoder: str) -> dict[str, str]:
-    """The strings kept in a segment's header."""
+def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None) -> dict[str, str]:
+    """The strings kept in the header of a segment like this one, with another quantiser if one is named."""
+    name = like.quantiser if quantiser is None else quantiser
     return {
         "format": _FORMAT,
         "version": _VERSION,
-        "d": str(d),
-        "token_scale": repr(token_scale),
-        "passage_scale": repr(passage_scale),
-        "encoder": encoder,
+        "d": str(like.d),
+        "token_scale": repr(like.token_scale),
+        "passage_scale": repr(like.passage_scale),
+        "encoder": like.encoder,
+        **({"quantiser": name} if name else {}),
     }
 
 
@@ -186,7 +206,8 @@ def token_id_range(
     Args:
         first_token_ids: int64 (p), rising.
         token_counts: uint32 (p).
-        token_numbers: (n), as in `SegmentArrays`; of the last rows is enough.
+        token_numbers: (n), token ids of the rows less those of their passages, None for 0, 1, 2, …; the last is
+            enough.
     """
     first, end = int(first_token_ids[0]), int(first_token_ids[-1])
     if token_numbers is None:
@@ -216,21 +237,24 @@ def _map_segment(path: Path, expected: SegmentFile) -> Segment:
             f"{path}: format is {metadata.get('format')!r} version {metadata.get('version')!r}, expected {_FORMAT!r} "
             f"version {_VERSION!r} or {_EXTENDED_VERSION!r}; was it written by a newer kbengine?"
         )
-    if set(arrays) - OPTIONAL_ARRAY_NAMES != ARRAY_NAMES:
-        unexpected = sorted((set(arrays) - OPTIONAL_ARRAY_NAMES) ^ ARRAY_NAMES)
-        raise CorruptError(f"{path}: arrays {unexpected} are missing or unknown")
+    unexpected = (set(arrays) ^ ARRAY_NAMES) - OPTIONAL_ARRAY_NAMES
+    if unexpected:
+        raise CorruptError(f"{path}: arrays {sorted(unexpected)} are missing or unknown")
     try:
         content = SegmentArrays(
-            **arrays,
+            **{**dict.fromkeys(OPTIONAL_ARRAY_NAMES), **arrays},
             d=int(metadata["d"]),
             token_scale=float(metadata["token_scale"]),
             passage_scale=float(metadata["passage_scale"]),
             encoder=metadata["encoder"],
+            numbering=metadata.get("numbering", "rows"),  # type: ignore[arg-type]
+            quantiser=metadata.get("quantiser", ""),
         )
     except (KBError, KeyError, ValueError) as error:
         raise CorruptError(f"{path}: {error}; restore it from a backup or re-encode its documents") from error
-    first, end = token_id_range(content.first_token_ids, content.token_counts, content.token_numbers)
-    seen = (len(content.codes), len(content.passage_ids), first, end)
+    numbers = content.token_ordinals if content.numbering == "ordinals" else content.token_numbers
+    first, end = token_id_range(content.first_token_ids, content.token_counts, numbers)
+    seen = (content.n_rows, len(content.passage_ids), first, end)
     wanted = (expected.n_rows, expected.n_passages, expected.first_token_id, expected.end_token_id)
     if seen != wanted:
         raise CorruptError(

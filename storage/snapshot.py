@@ -82,7 +82,7 @@ class Snapshot:
         contents = [loaded.segment.arrays for loaded in self.segments]
         _check_order(self.segments)
         self.d = contents[0].d if contents else 0
-        self._row_starts = np.cumsum([0, *(len(content.codes) for content in contents)])
+        self._row_starts = np.cumsum([0, *(content.n_rows for content in contents)])
         self._passage_starts = np.cumsum([0, *(len(content.passage_ids) for content in contents)])
         self.n_rows = int(self._row_starts[-1])
         self.n_passages = int(self._passage_starts[-1])
@@ -96,7 +96,7 @@ class Snapshot:
         self.live_passages = ~np.isin(self.document_ids, dead_document_ids)
         self.live_passages.flags.writeable = False
         self._dead_passages = np.flatnonzero(~self.live_passages)
-        self._is_numbered = any(content.token_numbers is not None for content in contents)
+        self._is_numbered = any(loaded.segment.stored_numbers is not None for loaded in self.segments)
         self._bm25 = bm25
         self._block_lock = threading.Lock()
         self._blocks: dict[AnnKind, CodeBlock] = {}
@@ -142,7 +142,7 @@ class Snapshot:
             return numbers
         owners = np.searchsorted(self._row_starts, rows, side="right") - 1
         for owner in np.unique(owners).tolist():
-            stored = self.segments[owner].segment.arrays.token_numbers
+            stored = self.segments[owner].segment.stored_numbers
             if stored is not None:
                 chosen = owners == owner
                 numbers[chosen] = stored[rows[chosen] - self._row_starts[owner]]
