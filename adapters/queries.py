@@ -110,8 +110,8 @@ def _dialogue(turns: Sequence[str]) -> Query:
     newest_first = list(enumerate(reversed(spoken)))
     return Query(
         input=DialogueInput(tuple(spoken)),
-        # A conversation keeps to its subject, which is often named once, at its beginning: the page as a whole is matched
-        # against all turns alike, and the recent turns only choose the passage of it.
+        # A conversation keeps to its subject, which is often named once, at its beginning: the page as a whole is
+        # matched against all turns alike, and the recent turns only choose the passage of it.
         documents=tuple((turn, 1.0) for turn in spoken),
         lexical=tuple((turn, 0.1 * TURN_DECAY**age) for age, turn in newest_first),
         spotted=tuple((turn, 0.67 * TITLE_DECAY**age) for age, turn in newest_first),

@@ -1,7 +1,7 @@
 """The BM25 column: bm25s over paragraphs, a page counting by its best one, or over titles for entity linking.
 
-Rankings are cached. k1 and b are those of Anserini: with 1.5 and 0.75, as bm25s has them, the baseline is a straw man (41
-instead of 69 points of R-precision on squad), and so it is with whole pages as units (6).
+Rankings are cached. k1 and b are those of Anserini: with 1.5 and 0.75, as bm25s has them, the baseline is a straw man
+(41 instead of 69 points of R-precision on squad), and so it is with whole pages as units (6).
 """
 
 from __future__ import annotations
