@@ -65,6 +65,7 @@ def corpus_options(function: F) -> F:
 LAZY_COMMANDS = {
     "query": ("adapters.query_command", "Ask a knowledge base a question, or anything the other tasks take."),
     "calibrate": ("adapters.calibrate_command", "Fit weights, probabilities and a threshold for a task; save them."),
+    "aliases": ("kbengine.commands.aliases", "Other names of documents: list, look up, add, delete, import."),
     "predict": ("adapters.commands", "Answer a KILT task file: a leaderboard submission."),
     "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),

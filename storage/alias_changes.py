@@ -70,7 +70,7 @@ def change_names(
             rows.append(alias_row(heir, row["alias"], row["source"], prior=row["prior"]))
     for document_id, document in added:
         rows += own_rows(document_id, document.title, document.aliases)
-        changed += insert_links(connection, document_id, document.links)
+    changed += insert_links(connection, ((document_id, document.links) for document_id, document in added))
     insert_alias_rows(connection, rows)
     if count_links:
         count_changed(connection, added=list(new_ids.values()), changed=changed)
