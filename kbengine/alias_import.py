@@ -1,13 +1,15 @@
-"""Taking other names of documents from tables into a knowledge base: streaming, all lines in one commit."""
+"""Taking other names of documents from files into a knowledge base: streaming, all lines in one commit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbengine.corpus.alias_table import AliasLine, read_alias_table
+from kbengine.corpus.mentions import count_mentions, is_mention_file
 from kbengine.corpus.report import MAX_BAD_KEPT
 from kbengine.errors import CorpusError
 from kbengine.progress import NoProgress, ProgressSink
@@ -42,14 +44,17 @@ def import_aliases(
     skip_bad: bool = False,
     progress: ProgressSink | None = None,
 ) -> AliasImportReport:
-    """Return what was done to store the aliases of the tables.
+    """Return what was done to store the aliases of the files.
 
-    A name that its document has from the same source already gets the new prior, so importing again changes nothing.
+    A name that its document has from the same source already gets the new prior and count, so importing a file again
+    changes nothing.
 
     Args:
         kb: the knowledge base's directory.
-        tables: files of `name<TAB>id or title[<TAB>prior]`; `-` is standard input.
-        source: where the names are from: "tsv", "redirect" or another that can be given.
+        tables: tables of `name<TAB>id or title[<TAB>prior]` (`-` is standard input), and entity-linking records in KILT
+            form, whose marked mentions are counted over all files given.
+        source: where the names of the tables are from: "tsv", "redirect" or another that can be given. Mentions have
+            the source "mention".
         skip_bad: pass over lines that cannot be used, and count them, instead of refusing all.
         progress: shown the number of lines.
 
@@ -63,7 +68,9 @@ def import_aliases(
     progress = progress or NoProgress()
     progress.begin("reading aliases", None, "")
     with KBWriter.open(kb) as writer, KBReader.open(kb, allow_incomplete=True) as reader:
-        lines = (line for table in tables for line in read_alias_table(table, source))
+        mentions = [path for path in tables if is_mention_file(path)]
+        lines = chain.from_iterable(read_alias_table(path, source) for path in tables if path not in mentions)
+        lines = chain(lines, count_mentions(mentions))
         pairs = _resolved(lines, reader, report, skip_bad=skip_bad, progress=progress)
         first = next(pairs, None)
         if first is None:

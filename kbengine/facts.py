@@ -59,7 +59,7 @@ def alias_facts(alias: AliasRecord) -> dict[str, Any]:
         "doc_id": alias.doc_id,
         "title": alias.title,
         "source": alias.source,
-        "links": alias.links,
+        "uses": alias.uses,
         "prior": round(alias.prior, 6),
         "cursor": alias.cursor,
     }

@@ -1,8 +1,8 @@
 """The rows of table `aliases`: stored, looked up by name, listed in pages.
 
 Functions on an open connection, inside the caller's transaction. The prior of a name is not stored but follows from the
-rows of the same spelling: a document weighs as many links as lead to it with that text, or one when it has the name
-from another source only; its prior is its share of the weights. A prior that was given with an alias is taken as it is.
+rows of the same spelling: a document weighs as often as the name was used for it, by links or in other sources, or one
+when no source says how often; its prior is its share of the weights. A prior that was given is taken as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, insert
 
 from storage import schema
-from storage.alias_records import AliasMatch, AliasRecord, AliasSource, NewAlias, alias_problem, aliases_of_meta
+from storage.alias_records import (
+    MAX_ALIAS_CHARS,
+    AliasMatch,
+    AliasRecord,
+    AliasSource,
+    NewAlias,
+    alias_problem,
+    aliases_of_meta,
+)
 from storage.catalog import chunked
 from storage.checksum import check_row, row_checksum, sealed
 from storage.errors import InvalidOptionError
@@ -67,7 +75,7 @@ def name_counts(connection: Connection) -> tuple[int, int]:
 
 
 def alias_row(
-    document_id: int, alias: str, source: AliasSource, *, n_links: int = 0, prior: float | None = None
+    document_id: int, alias: str, source: AliasSource, *, uses: int = 0, prior: float | None = None
 ) -> AliasRow:
     """The row of an alias, with its checksum."""
     return sealed(
@@ -76,7 +84,7 @@ def alias_row(
             "alias": alias,
             "document_id": document_id,
             "source": source,
-            "n_links": n_links,
+            "uses": uses,
             "prior": prior,
         }
     )
@@ -84,7 +92,7 @@ def alias_row(
 
 def own_rows(document_id: int, title: str, aliases: Iterable[NewAlias]) -> list[AliasRow]:
     """The rows that a document brings itself: its aliases, and its title where the lexical index cannot fold it."""
-    rows = [alias_row(document_id, each.alias, each.source, prior=each.prior) for each in aliases]
+    rows = [alias_row(document_id, each.alias, each.source, uses=each.uses, prior=each.prior) for each in aliases]
     return rows + [alias_row(document_id, name, "title") for name in hidden_names(title)]
 
 
@@ -92,9 +100,10 @@ def hidden_names(title: str) -> list[str]:
     """The title's names that the lexical index does not find by their accent keys, such as "Łódź" by "lodz"."""
     found = []
     for name in dict.fromkeys(spelling(each) for each in names_of_title(title)):
+        if alias_problem(name) is not None:
+            continue
         # A name without any word, such as "!!!", is not indexed at all.
-        indexed = name_term(name) != name_term("") and name_term(name) == name_term(accent_key(name))
-        if not indexed and alias_problem(name) is None:
+        if name_term(name) == name_term("") or name_term(name) != name_term(accent_key(name)):
             found.append(name)
     return found
 
@@ -134,14 +143,14 @@ def match_names(connection: Connection, names: Sequence[str], *, limit: int) -> 
     """For each name the documents that it can mean: best form first, then highest prior, then lowest document id.
 
     A document is named once for each of its aliases that match. Of a spelling with more than `limit` rows only these
-    many are read: those with a given prior and those with the most links.
+    many are read: those with a given prior and those with the most uses.
     """
-    keys = [accent_key(name) if spelling(name) else None for name in names]
+    keys = [None if alias_problem(name) is not None else accent_key(name) for name in names]
     totals = _totals(connection, {key for key in keys if key is not None})
     crowded = [spelt for spelt, total in totals.items() if total.n_rows > limit]
     rows = _rows_of_spellings(connection, [spelt for spelt, total in totals.items() if total.n_rows <= limit])
     for spelt in crowded:
-        best = f"{_SELECT} WHERE folded = ? AND alias = ? ORDER BY prior IS NULL, n_links DESC, document_id, source"
+        best = f"{_SELECT} WHERE folded = ? AND alias = ? ORDER BY prior IS NULL, uses DESC, document_id, source"
         rows += _checked(connection.exec_driver_sql(f"{best} LIMIT ?", (*spelt, limit)))
     groups: dict[str, dict[tuple[str, int], list[AliasRow]]] = {}
     for row in rows:
@@ -169,7 +178,8 @@ class _Total(NamedTuple):
 def _totals(connection: Connection, keys: Iterable[str]) -> dict[tuple[str, str], _Total]:
     """What is stored under each spelling with one of these accent keys, by key and spelling."""
     found = connection.exec_driver_sql(
-        "SELECT folded, alias, count(*), sum(n_links) + count(DISTINCT document_id) - sum(n_links > 0) FROM aliases "
+        "SELECT folded, alias, count(*), sum(uses) + "
+        "count(DISTINCT document_id) - count(DISTINCT iif(uses > 0, document_id, NULL)) FROM aliases "
         "WHERE folded IN (SELECT value FROM json_each(?)) GROUP BY folded, alias",
         (json.dumps(list(keys)),),
     )
@@ -191,7 +201,7 @@ def _rows_of_spellings(connection: Connection, spellings: Sequence[tuple[str, st
 def _prior(rows: Sequence[AliasRow], total: int) -> float:
     """The prior of a document that has an alias, from its rows of it and the weights of all documents that have it."""
     given = [row["prior"] for row in rows if row["prior"] is not None]
-    return max(given) if given else (sum(row["n_links"] for row in rows) or 1) / total
+    return max(given) if given else (sum(row["uses"] for row in rows) or 1) / total
 
 
 def list_aliases(
@@ -210,6 +220,8 @@ def list_aliases(
     if doc_id is not None:
         conditions.append("d.doc_id = ?")
         values.append(doc_id)
+    if prefix is not None and len(prefix) > MAX_ALIAS_CHARS:
+        return []
     if prefix is not None and (low := accent_key(prefix)):
         conditions.append("a.folded >= ? AND a.folded < ?")
         values += [low, low + chr(0x10FFFF)]
@@ -236,7 +248,7 @@ def list_aliases(
             title=row["title"],
             alias=row["alias"],
             source=row["source"],
-            links=row["n_links"],
+            uses=row["uses"],
             prior=_prior(same[row["alias"], row["document_id"]], totals[row["folded"], row["alias"]].weight),
             given_prior=row["prior"],
         )

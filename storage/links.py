@@ -111,7 +111,7 @@ def names_of_documents(connection: Connection, document_ids: Sequence[int]) -> d
     aliases: dict[int, list[NewAlias]] = {}
     for row in rows_of_documents(connection, document_ids):
         if row["source"] in GIVEN_SOURCES:
-            given = NewAlias(row["alias"], row["source"], row["prior"])
+            given = NewAlias(row["alias"], row["source"], row["prior"], row["uses"])
             aliases.setdefault(row["document_id"], []).append(given)
     links: dict[int, list[NewLink]] = {}
     columns = [column.name for column in schema.links.columns]
@@ -220,4 +220,4 @@ def _counts_of(connection: Connection, links: Sequence[Link]) -> list[AnchorCoun
 
 
 def _anchor_row(count: AnchorCount) -> AliasRow:
-    return alias_row(count.document_id, count.anchor, "anchor", n_links=count.n_links)
+    return alias_row(count.document_id, count.anchor, "anchor", uses=count.n_links)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SOURCES = ("wikidata", "document", "redirect", "tsv", "manual", "anchor", "title")
-GIVEN = ("wikidata", "document", "redirect", "tsv", "manual")
+GIVEN = ("wikidata", "document", "redirect", "mention", "tsv", "manual")
+SOURCES = (*GIVEN, "anchor", "title")
 
 
 def _common(function: F) -> F:
@@ -152,10 +152,13 @@ def delete(
 def import_command(kb: Path, tables: tuple[Path, ...], source: AliasSource, skip_bad: bool, as_json: bool) -> None:
     """Store the names in TABLES (plain, gzip or zstd; `-` is stdin), all in one commit.
 
-    A line is: name, tab, the document's id or title, and optionally a tab and the prior.
+    A line is: name, tab, the document's id or title, and optionally a tab and the prior. Or it is an entity-linking
+    record in KILT form, whose marked mention is a name of its page; those are counted over all files given.
 
     \b
-    Example: kbengine aliases import redirects.tsv.gz --source redirect --skip-bad --kb my-kb
+    Examples:
+      kbengine aliases import redirects.tsv.gz --source redirect --skip-bad --kb my-kb
+      kbengine aliases import aidayago2-train-kilt.jsonl --skip-bad --kb my-kb
     """
     from kbengine.alias_import import import_aliases
     from kbengine.progress import progress_for_terminal
