@@ -5,13 +5,10 @@ Tensors are float32, float16, or int8 with one float16 scale per row in `NAME.sc
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import re
-import shutil
-import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,7 +24,7 @@ from torch import Tensor
 from kbengine.encoders.config import JSON, EncoderConfig
 from kbengine.encoders.model import PhraseModel, empty_model
 from kbengine.errors import EncoderError, InvalidOptionError
-from storage.durable import fsync_directory, write_durably, write_error
+from storage.durable import write_directory
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
@@ -127,19 +124,7 @@ def write_checkpoint(
         TOKENIZER_FILE: tokenizer_json.encode(),
         WEIGHTS_FILE: save(stored, metadata={"format": "pt", "dtype": dtype}),
     }
-    temporary = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.mkdir()
-        for name, data in files.items():
-            write_durably(temporary / name, [data])
-        fsync_directory(temporary)
-        temporary.rename(directory)
-        fsync_directory(directory.parent)
-    except OSError as e:
-        raise write_error(e, directory) from e
-    finally:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(temporary)  # gone already when all went well
+    write_directory(directory, files)
 
 
 def fingerprints(config: EncoderConfig, tokenizer_json: str, weights: Mapping[str, Tensor]) -> tuple[str, str]:
