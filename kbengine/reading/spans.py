@@ -40,7 +40,9 @@ class TokenSpan(NamedTuple):
     score: float
 
 
-def best_span(start: Float32, end: Float32, *, max_tokens: int) -> TokenSpan | None:
+def best_span(
+    start: Float32, end: Float32, *, max_tokens: int, ordinals: NDArray[np.int64] | None = None
+) -> TokenSpan | None:
     """Return the span i … j with the largest `start[i] + end[j]`, i ≤ j < i + max_tokens (DensePhrases, Eq. 4).
 
     Of equal spans the first and shortest wins; None when there is no token.
@@ -49,6 +51,7 @@ def best_span(start: Float32, end: Float32, *, max_tokens: int) -> TokenSpan | N
         start: float32 (T,).
         end: float32 (T,).
         max_tokens: the longest span, in tokens.
+        ordinals: int64 (T,), rising: each token's place in its passage where some are left out; by default 0, 1, ….
     """
     n = len(start)
     if n == 0:
@@ -59,7 +62,7 @@ def best_span(start: Float32, end: Float32, *, max_tokens: int) -> TokenSpan | N
         end,
         rows=rows,
         range_stops=np.full(n, n, dtype=np.int64),
-        token_ordinals=rows,
+        token_ordinals=rows if ordinals is None else ordinals,
         passages=np.zeros(n, dtype=np.int64),
         max_phrase_tokens=max_tokens,
     )
