@@ -77,20 +77,18 @@ def test_a_toy_task_is_learned_and_kept(tmp_path: Path) -> None:
 
 
 def test_negatives_teach_which_passage_answers(tmp_path: Path) -> None:
-    """With other pages' passages among the inputs, the margin is higher on the passage that answers."""
-    examples = [
-        replace(example, query=QuestionInput(f"where is the {example.passage.split()[1]} ?"))
-        for example in toy_examples(300, seed=1)
-        if example.passage.startswith("the") and example.query == QuestionInput("where ?")
-    ]
-    task = new_task(examples * 3, options=ReaderTrainingOptions(negative_fraction=1.0))
+    """After training with mined passages, the margin is positive on passages that answer and not on such ones."""
+    mined = ("water boils at one hundred degrees", "light travels faster than sound in air , glass and water")
+    examples = [replace(each, negatives=mined) for each in toy_examples(200, seed=1)]
+    task = new_task(examples, options=ReaderTrainingOptions(negative_fraction=1))
     train(task, LEARN, tmp_path / "run")
     reader = Reader.from_model(task.model, TOKENIZER, device="cpu", dtype="float32")
-    query = QuestionInput("where is the chemist ?")
-    right, wrong = "the chemist covers the river in tokyo .", "glass and water , light and sound , one hundred years ."
-    good, bad = reader.read([query, query], [right, wrong])
-    assert good.margin > bad.margin
-    assert right[good.span.start : good.span.end] == "tokyo"
+    unseen = toy_examples(20, seed=2)
+    queries = [each.query for each in unseen]
+    good = reader.read(queries, [each.passage for each in unseen])
+    bad = reader.read(queries, ["sound travels faster in water"] * len(unseen))
+    assert sum(reading.margin > 0 for reading in good) > 15
+    assert sum(reading.margin < 0 for reading in bad) > 15
 
 
 def test_targets_are_the_tokens_of_every_answer() -> None:
