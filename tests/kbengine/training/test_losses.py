@@ -111,9 +111,7 @@ def test_distillation_is_the_divergence_in_the_direction_asked_for(direction, ex
 def test_distillation_temperature_softens_both_and_keeps_the_scale():
     """At temperature 2, logits 2·log 3 are log 3; the divergence counts four times."""
     teacher, student = tensor([[2 * LOG3, 0.0]]), torch.zeros(1, 2)
-    loss = distillation_loss(
-        student, teacher, torch.ones(1, 2, dtype=torch.bool), tensor([True]), temperature=2.0
-    )
+    loss = distillation_loss(student, teacher, torch.ones(1, 2, dtype=torch.bool), tensor([True]), temperature=2.0)
 
     assert loss.item() == approx(4 * (0.75 * math.log(1.5) + 0.25 * math.log(0.5)))
 
