@@ -203,9 +203,7 @@ def _query(record: TaskRecord, task: Task) -> Query | None:
         return None
 
 
-def _search(
-    knowledge_base: KnowledgeBase, queries: Sequence[Query], options: PipelineOptions
-) -> list[tuple[Hit, ...]]:
+def _search(knowledge_base: KnowledgeBase, queries: Sequence[Query], options: PipelineOptions) -> list[tuple[Hit, ...]]:
     """Return BM25's passages for each query, best first; none for one that has nothing to match."""
     if not queries:
         return []
