@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from kbengine.encoders.query_input import QuestionInput
 from kbengine.encoders.tokenization import TextTokens
 from kbengine.errors import InvalidOptionError, TrainingDataError
 from kbengine.reading.evaluation import evaluate_reading
