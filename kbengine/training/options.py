@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, TypeVar, get_args
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from kbengine.errors import InvalidOptionError
 
@@ -111,16 +111,16 @@ def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
     Raises:
         InvalidOptionError: a key is unknown or its value not one it may have.
     """
-    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]  # callers pass dataclasses
+    known = get_type_hints(kind)
     if unknown := sorted(set(values) - set(known)):
         raise InvalidOptionError(
             f"{where} has unknown options {', '.join(unknown)}; known are {', '.join(sorted(known))}"
         )
     made: dict[str, Any] = {}
     for name, value in values.items():
-        nested = known[name].default_factory
-        if isinstance(value, Mapping) and isinstance(nested, type):
-            value = from_mapping(nested, value, f"{where}.{name}")
+        nested = [each for each in (known[name], *get_args(known[name])) if is_dataclass(each)]
+        if isinstance(value, Mapping) and nested:
+            value = from_mapping(nested[0], value, f"{where}.{name}")  # type: ignore[arg-type]  # a class, not an instance
         made[name] = tuple(value) if isinstance(value, list) else value
     try:
         return kind(**made)

@@ -158,10 +158,10 @@ def test_the_queue_keeps_the_last_batches_without_gradient_and_survives_a_checkp
     for number in range(3):
         vectors = torch.full((2, 1), float(number), requires_grad=True)
         keys = torch.full((2,), number)
-        queue.push(GoldPhrases(vectors, vectors + 10, keys, keys + 100))
+        queue.push(GoldPhrases(vectors, vectors + 10, keys))
     again = PreBatchQueue(2)
     again.load_state(queue.state(), torch.device("cpu"))
     for columns in (queue.columns(), again.columns()):
         assert columns.start.flatten().tolist() == [1, 1, 2, 2] and not columns.start.requires_grad
         assert columns.end.flatten().tolist() == [11, 11, 12, 12]
-        assert columns.passage_keys.tolist() == [101, 101, 102, 102]
+        assert columns.answer_keys.tolist() == [1, 1, 2, 2]
