@@ -67,7 +67,8 @@ class LoopOptions:
         seed: Of data order, dropout and whatever the task draws.
         device: "auto", "cpu", "cuda" or "cuda:1"; several processes choose by their rank.
         dtype: What matrix products are computed in; "auto" is bfloat16 on a GPU that has it, else float32.
-        evaluate_every_steps: Optimiser steps between two development scores; None: one after every epoch.
+        evaluate_every_steps: Optimiser steps between two development scores; None: one after every epoch. One more
+            comes before the first step.
         patience: Stop after so many development scores in a row that were no better; None: never.
         checkpoint_every_steps: Steps between two checkpoints; None: one after every epoch.
         log_every_steps: Steps whose means are one line of the log.
