@@ -72,6 +72,7 @@ LAZY_COMMANDS = {
     "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
     "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),
+    "densephrases": ("kbengine.commands.densephrases", "Import DensePhrases' checkpoints, phrase dumps and indexes."),
     "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
     "train": ("kbengine.commands.training", "Train a phrase encoder, a reader, or adapt an encoder to a corpus."),
 }
