@@ -5,13 +5,10 @@ Tensors are float32, float16, or int8 with one float16 scale per row in `NAME.sc
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import re
-import shutil
-import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,7 +24,7 @@ from torch import Tensor
 from kbengine.encoders.config import JSON, EncoderConfig
 from kbengine.encoders.model import PhraseModel, empty_model
 from kbengine.errors import EncoderError, InvalidOptionError
-from storage.durable import fsync_directory, write_durably, write_error
+from storage.durable import write_directory
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
@@ -98,6 +95,7 @@ def write_checkpoint(
     weights: Mapping[str, Tensor],
     *,
     dtype: WeightsDType = "int8",
+    documents: Mapping[str, str] | None = None,
 ) -> None:
     """Return once the directory is durably there with all its files, or else not at all.
 
@@ -107,6 +105,7 @@ def write_checkpoint(
         tokenizer_json: the text of its `tokenizer.json`.
         weights: the model's `state_dict()`.
         dtype: how to store the weights; int8 applies to matrices, whose other tensors are then float16.
+        documents: further texts by file name, for people: a model card, a training report.
 
     Raises:
         EncoderError: the directory exists, or the weights are not those of the configuration.
@@ -126,20 +125,9 @@ def write_checkpoint(
         CONFIG_FILE: (json.dumps(config.to_json(), indent=2) + "\n").encode(),
         TOKENIZER_FILE: tokenizer_json.encode(),
         WEIGHTS_FILE: save(stored, metadata={"format": "pt", "dtype": dtype}),
+        **{name: text.encode() for name, text in (documents or {}).items()},
     }
-    temporary = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.mkdir()
-        for name, data in files.items():
-            write_durably(temporary / name, [data])
-        fsync_directory(temporary)
-        temporary.rename(directory)
-        fsync_directory(directory.parent)
-    except OSError as e:
-        raise write_error(e, directory) from e
-    finally:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(temporary)  # gone already when all went well
+    write_directory(directory, files)
 
 
 def fingerprints(config: EncoderConfig, tokenizer_json: str, weights: Mapping[str, Tensor]) -> tuple[str, str]:
