@@ -60,4 +60,6 @@ def test_two_processes_with_half_the_batch_each_train_as_one(tmp_path):
         for part_name, part in alone["parts"].items():
             assert part == pytest.approx(together["parts"][part_name], rel=1e-3, abs=1e-4)
     for name, tensor in one.items():
+        if name.endswith("key.bias"):
+            continue  # no loss depends on it: its gradient is rounding noise, which Adam brings to full size
         np.testing.assert_allclose(tensor, two[name], atol=2e-4, err_msg=name)
