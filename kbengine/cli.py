@@ -73,7 +73,7 @@ LAZY_COMMANDS = {
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
     "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),
     "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
-    "train": ("kbengine.commands.train", "Train a phrase encoder, or adapt one to a corpus."),
+    "train": ("kbengine.commands.training", "Train a phrase encoder, a reader, or adapt an encoder to a corpus."),
 }
 """Commands that live with their layer: the module is imported when one is called, not to list them."""
 

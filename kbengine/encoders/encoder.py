@@ -279,6 +279,13 @@ class Encoder:
         truncated = np.array([query.truncated for query in queries], dtype=np.bool_)
         return QueryVectors(start, end, passage, n_tokens, truncated)
 
+    def filter_logits(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the filter head's start and end logits of token vectors, float32 (n, d) → (n, 2)."""
+        with torch.inference_mode():
+            states = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).to(self.device)
+            logits: NDArray[np.float32] = self._model.filter_logits(states).cpu().numpy()
+        return logits
+
     def _plan(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         costs = self._costs
         return plan_batches(lengths, max_tokens=costs.max_tokens, overhead_tokens=costs.overhead_tokens)
