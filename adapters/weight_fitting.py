@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.answering import trimmed_span
-from adapters.kilt.normalise import norm
+from kbengine.reading.normalise import norm
 from kbengine.query import Weights
 from kbengine.results import Hit
 
