@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.answering import trimmed_span
-from adapters.kilt.normalise import norm
 from kbengine.query import Weights
+from kbengine.reading.normalise import norm
 from kbengine.results import Hit
 
 PASSAGE_WEIGHTS = (0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0)

@@ -65,9 +65,15 @@ def corpus_options(function: F) -> F:
 LAZY_COMMANDS = {
     "query": ("adapters.query_command", "Ask a knowledge base a question, or anything the other tasks take."),
     "calibrate": ("adapters.calibrate_command", "Fit weights, probabilities and a threshold for a task; save them."),
+    "aliases": ("kbengine.commands.aliases", "Other names of documents: list, look up, add, delete, import."),
     "predict": ("adapters.commands", "Answer a KILT task file: a leaderboard submission."),
     "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
+    "reindex": ("kbengine.commands.reindex", "Fewer tokens or another index from what is stored, nothing encoded."),
+    "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),
+    "densephrases": ("kbengine.commands.densephrases", "Import DensePhrases' checkpoints, phrase dumps and indexes."),
+    "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
+    "train": ("kbengine.commands.training", "Train a phrase encoder, a reader, or adapt an encoder to a corpus."),
 }
 """Commands that live with their layer: the module is imported when one is called, not to list them."""
 
