@@ -71,6 +71,11 @@ LAZY_COMMANDS = {
     "serve": ("web.commands", "Serve a knowledge base: JSON API, web page, metrics."),
     "key": ("web.commands", "Make, list and revoke API keys."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
+    "reindex": ("kbengine.commands.reindex", "Fewer tokens or another index from what is stored, nothing encoded."),
+    "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),
+    "densephrases": ("kbengine.commands.densephrases", "Import DensePhrases' checkpoints, phrase dumps and indexes."),
+    "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
+    "train": ("kbengine.commands.training", "Train a phrase encoder, a reader, or adapt an encoder to a corpus."),
 }
 """Commands that live with their layer: the module is imported when one is called, not to list them."""
 
@@ -349,9 +354,11 @@ def inspect(view: str | None, kb: Path, limit: int, as_json: bool) -> None:
 
 @cli.command()
 @click.option("--kb", "kb", type=click.Path(path_type=Path), default=Path("demo-kb"), show_default=True)
+@click.option("--serve/--no-serve", default=True, show_default=True, help="Serve it at the end, until Ctrl-C.")
+@click.option("--port", default=8080, show_default=True, help="Port to serve on; a free one if it is taken.")
 @json_option
-def demo(kb: Path, as_json: bool) -> None:
-    """Build the bundled knowledge base, ask it one query of each task and tell what to try next.
+def demo(kb: Path, serve: bool, port: int, as_json: bool) -> None:
+    """Build the bundled knowledge base, ask it one query of each task, tell what to try next, serve page and API.
 
     \b
     Example: kbengine demo
@@ -361,6 +368,10 @@ def demo(kb: Path, as_json: bool) -> None:
 
     output = _output(as_json)
     run_demo(kb, output, demo_asker(output))
+    if serve:
+        from web.server import serve_demo
+
+        serve_demo(kb, port, output)
 
 
 @cli.command()

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.aggregation import ScoredPhrases, distinct_positions, first_best_positions, rank_phrases
-from kbengine.candidates import candidate_ranges, top_passages
+from kbengine.candidates import candidate_ranges
 from kbengine.errors import StateError
-from kbengine.naming import add_name_scores, find_names
+from kbengine.lexical import LexicalSignal, lexical_signals
 from kbengine.query import Query, SearchOptions, Unit, Weights
 from kbengine.resolving import Resolver, SnapshotOutdatedError
 from kbengine.results import SearchResult
 from kbengine.scoring import best_phrases, expand_ranges
-from storage.terms import name_term, terms_of, title_word_terms
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder, QueryVectors
@@ -37,17 +36,19 @@ EFFORT_FACTORS = {"low": 0.25, "normal": 1.0, "high": 4.0, "exact": 1.0}
 MAX_RETRIES = 5
 """Searches begun anew because a compaction forgot documents between finding them and reading their text."""
 GATHER_ROWS = 1 << 16
-"""Rows whose codes are turned into float32 at once: 100 MB at d = 384."""
+"""Rows whose codes are read at once: 25 MB at d = 384."""
+PRODUCT_ROWS = 512
+"""Rows whose codes are turned into float32 at once: they stay in the cache (seven times faster than all at once)."""
 
 
 @dataclass(frozen=True)
 class _QueryVectors:
-    """One query's vectors float32 (d,) and its lexical scores float32 (n_passages,), None where they do not count."""
+    """One query's vectors float32 (d,) and its lexical signal, None where that does not count."""
 
     start: Float32
     end: Float32
     passage: Float32
-    lexical: Float32 | None
+    lexical: LexicalSignal | None
 
 
 class Searcher:
@@ -85,7 +86,7 @@ class Searcher:
         snapshot = self._reader.snapshot()
         weights = [options.weights or query.weights for query in queries]
         units = [options.unit or query.unit for query in queries]
-        lexical = self._lexical(snapshot, queries, weights)
+        lexical = lexical_signals(self._reader, snapshot, queries, weights)
         lexical_at = clock()
         token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
         nearest_at = clock()
@@ -117,20 +118,6 @@ class Searcher:
             )
             for i in range(len(queries))
         ]
-
-    def _lexical(
-        self, snapshot: Snapshot, queries: Sequence[Query], weights: Sequence[Weights]
-    ) -> list[Float32 | None]:
-        """Return each query's lexical scores float32 (n_passages,), None where they do not count."""
-        asked = [query for query, weight in zip(queries, weights, strict=True) if weight.lexical > 0]
-        matches = find_names(self._reader, [name for query in asked for name, _ in query.names])
-        found: list[Float32 | None] = []
-        for query, weight in zip(queries, weights, strict=True):
-            scores = snapshot.lexical_scores(_term_weights(query)) if weight.lexical > 0 else None
-            if scores is not None and matches:
-                add_name_scores(scores, snapshot, query.names, matches)
-            found.append(scores)
-        return found
 
     def _nearest(
         self,
@@ -171,7 +158,7 @@ class Searcher:
             n_lexical = max(PASSAGES_PER_SEARCH, options.k) * growth
             named = [passage_hits if weights.passage > 0 else passage_hits[:0]]
             if vectors.lexical is not None:
-                named.append(top_passages(vectors.lexical, snapshot.live_passages, n_lexical))
+                named.append(vectors.lexical.candidates(snapshot, n_lexical))
             exhausted = n_lexical >= snapshot.n_passages
             if exhausted and growth > 1:
                 named = [np.flatnonzero(snapshot.live_passages)]
@@ -217,7 +204,7 @@ class Searcher:
         if vectors.lexical is None:
             lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
         else:
-            lexical_scores = vectors.lexical[ranges.passages] * np.float32(weights.lexical)
+            lexical_scores = vectors.lexical.scores[ranges.passages] * np.float32(weights.lexical)
         scored = ScoredPhrases(
             first_rows=best.first_rows,
             last_rows=best.last_rows,
@@ -236,31 +223,18 @@ class Searcher:
         return rank_phrases(scored, max(4096, 32 * options.k))
 
 
-def _term_weights(query: Query) -> dict[str, float]:
-    """Return the weight of each term of the query's texts, titles and names.
-
-    A term counts once, with the largest weight of the texts it stands in: a dialogue that says a word ten times is not
-    ten times about it (measured: 25 points of page R-precision on long dialogues).
-    """
-    weights: dict[str, float] = {}
-    for texts, terms in ((query.lexical, terms_of), (query.titles, title_word_terms), (query.names, _name_terms)):
-        for text, weight in texts:
-            for term in terms(text):
-                weights[term] = max(weights.get(term, 0.0), weight)
-    return weights
-
-
-def _name_terms(name: str) -> list[str]:
-    return [name_term(name)]
-
-
 def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> tuple[Float32, Float32]:
     """Return start·q_start and end·q_end of the rows, both float32 (r,), in blocks of bounded memory."""
-    targets = np.stack([vectors.start, vectors.end], axis=1)  # (d, 2)
-    scores = np.empty((len(rows), 2), dtype=np.float32)
+    targets = np.stack([vectors.start, vectors.end])  # (2, d)
+    products = np.empty((2, len(rows)), dtype=np.float32)
+    block = np.empty((min(PRODUCT_ROWS, len(rows)), targets.shape[1]), dtype=np.float32)
     for begin in range(0, len(rows), GATHER_ROWS):
-        block = slice(begin, begin + GATHER_ROWS)
-        codes, scales = snapshot.gather(rows[block])
-        np.matmul(codes.astype(np.float32), targets, out=scores[block])
-        scores[block] *= scales[:, None]
-    return np.ascontiguousarray(scores[:, 0]), np.ascontiguousarray(scores[:, 1])
+        codes, scales = snapshot.gather(rows[begin : begin + GATHER_ROWS])
+        for first in range(0, len(codes), PRODUCT_ROWS):
+            some = codes[first : first + PRODUCT_ROWS]
+            values = block[: len(some)]
+            values[:] = some
+            place = slice(begin + first, begin + first + len(some))
+            np.matmul(targets, values.T, out=products[:, place])
+        products[:, begin : begin + len(codes)] *= scales
+    return products[0], products[1]

@@ -305,9 +305,10 @@ class KBReader:
         )
         with translated(self.path), self._engine.connect() as connection:
             row = connection.execute(statement).mappings().first()
-        if row is None or token_id >= row["first_token_id"] + row["token_count"]:
+        if row is None:
             return None
-        return passage_record(row)
+        passage = passage_record(row)
+        return None if passage.characters(token_id, token_id) is None else passage
 
     def list_documents(
         self, *, after: str | None = None, limit: int = 100, title_prefix: str | None = None
@@ -486,6 +487,6 @@ def _sources(connection: Connection, row: SegmentRow) -> list[str]:
 def _compacted_since(connection: Connection, generation: int) -> bool:
     table = schema.generations
     statement = select(table.c.generation).where(
-        table.c.generation > generation, table.c.operation.in_(("compact", "repair"))
+        table.c.generation > generation, table.c.operation.in_(("compact", "repair", "reindex"))
     )
     return connection.execute(statement.limit(1)).first() is not None

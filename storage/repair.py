@@ -199,7 +199,18 @@ def _placed(session: WriteSession, passage_ids: Sequence[int], reencode: Reencod
     for batch in chunked(stored, _BATCH):
         for old, new in zip(batch, reencode(batch), strict=True):
             _check_same(old, new, d=d)
-            placed.append(PlacedPassage(new, old.passage_id, old.document_id, old.first_token_id, old.title))
+            numbers = old.token_numbers
+            filtered = len(numbers) and int(numbers[-1]) >= len(numbers)
+            placed.append(
+                PlacedPassage(
+                    new,
+                    old.passage_id,
+                    old.document_id,
+                    old.first_token_id,
+                    old.title,
+                    numbers if filtered else None,
+                )
+            )
     return placed
 
 

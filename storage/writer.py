@@ -45,6 +45,7 @@ from storage.links import LinkCounts
 from storage.lock import WriterLock
 from storage.merging import MAX_ROWS, merge_and_commit, plan_groups, plan_merge, segment_size
 from storage.records import JSON, Commit, NewDocument
+from storage.reindexing import Filtered, FilterRequest, Stage, filter_tokens
 from storage.segment import SegmentFile, write_segment
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_setting, write_setting
@@ -379,6 +380,38 @@ class KBWriter:
             _log.error("merging failed: %s", error.message)
         except Exception:
             _log.exception("merging failed; the segments stay as they were")
+
+    def filter_tokens(
+        self,
+        request: FilterRequest,
+        *,
+        stored_threshold: float | None = None,
+        source: Path | None = None,
+        stage: Stage = lambda _what, _done, _total: None,
+    ) -> Filtered:
+        """What was done: fewer tokens are stored, chosen by their stored filter logits, in one commit.
+
+        Token ids stay. Readers go on with the old segments until the commit; other writes wait for it.
+
+        Args:
+            request: What to keep.
+            stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
+            source: Where the segment files are; by default in this knowledge base.
+            stage: Shown the progress.
+
+        Raises:
+            InvalidOptionError: More tokens are asked for than are stored.
+        """
+        with self._merge_lock, self._session.mutex:
+            done, self._settings = filter_tokens(
+                self._session,
+                self._settings,
+                request,
+                stored_threshold=stored_threshold,
+                source=source or self._session.segment_directory,
+                stage=stage,
+            )
+        return done
 
     # -- settings and builds
 
