@@ -79,7 +79,7 @@ class KBReader:
         self._watch: Any = raw_connection(database_path(directory), mode="ro")
         self._watch_lock = threading.Lock()
         self._refresh_lock = threading.Lock()
-        self._cache = SegmentCache(directory, settings.ann_options)
+        self._cache = SegmentCache(directory)
         self._seen: tuple[int, Snapshot] | None = None
         self._dead: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
@@ -185,6 +185,7 @@ class KBReader:
             else:
                 # Sources hold rows of documents whose tombstones are gone: they must not answer any more.
                 sources = {}
+            self._cache.use(settings)
             try:
                 segments, damaged = self._segments(rows, sources)
             except CorruptError as error:

@@ -13,7 +13,7 @@ from kbengine.builder import CorpusOptions, add_corpus, build
 from kbengine.cli import main
 from kbengine.errors import InvalidOptionError, KnowledgeBaseExistsError
 from kbengine.filtering import FilterOptions
-from kbengine.reindexing import reindex
+from kbengine.reindexing import ReindexOptions, reindex
 from storage.reader import KBReader
 from storage.verify import verify
 from tests.kbengine.synthetic_kb import WORDS, WordEncoder
@@ -51,19 +51,19 @@ def checksums(path: Path) -> dict[str, str]:
 def test_the_copy_is_filtered_and_the_original_untouched(kb: Path, tmp_path: Path) -> None:
     """--out: a whole new knowledge base with a third of the tokens."""
     before = checksums(kb)
-    report = reindex(kb, FilterOptions(keep_fraction=1 / 3), out=tmp_path / "small")
+    report = reindex(kb, ReindexOptions(FilterOptions(keep_fraction=1 / 3)), out=tmp_path / "small")
     assert checksums(kb) == before
-    assert report.filtered.rows < 0.4 * report.filtered.rows_before
+    assert report.done.rows < 0.4 * report.done.rows_before
     assert report.bytes_after < report.bytes_before
     assert verify(tmp_path / "small", deep=True).clean
     assert [path.name for path in tmp_path.glob(".*")] == []
     with pytest.raises(KnowledgeBaseExistsError):
-        reindex(kb, FilterOptions(keep_fraction=0.5), out=tmp_path / "small")
+        reindex(kb, ReindexOptions(FilterOptions(keep_fraction=0.5)), out=tmp_path / "small")
 
 
 def test_later_additions_are_filtered_by_the_same_threshold(kb: Path, tmp_path: Path) -> None:
     """What is added after reindexing has about the kept share, too."""
-    report = reindex(kb, FilterOptions(keep_fraction=0.3))
+    report = reindex(kb, ReindexOptions(FilterOptions(keep_fraction=0.3)))
     corpus = tmp_path / "more.jsonl"
     corpus.write_text(json.dumps({"_id": "more", "title": "More", "text": " ".join(WORDS * 3)}))
     add_corpus(CorpusOptions((corpus,)), kb, encoder=WordEncoder())
@@ -75,7 +75,7 @@ def test_later_additions_are_filtered_by_the_same_threshold(kb: Path, tmp_path: 
         )
         logits = snapshot.filter_logits(rows).max(axis=1)
     assert 0 < len(rows) < 3 * len(WORDS)
-    assert (logits >= np.float16(report.filtered.threshold)).all()
+    assert (logits >= np.float16(report.done.threshold)).all()
 
 
 def test_the_command_tells_what_it_did(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,4 +88,4 @@ def test_the_command_tells_what_it_did(kb: Path, capsys: pytest.CaptureFixture[s
     assert exit_.value.code == 2
     assert "build anew" in capsys.readouterr().err
     with pytest.raises(InvalidOptionError, match="nothing to do"):
-        reindex(kb, FilterOptions())
+        ReindexOptions()
