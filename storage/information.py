@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from storage.creation import ENCODER_DIRECTORY
 from storage.database import DATABASE_NAME
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import KBSettings, read_settings
+from storage.sizes import bytes_by_use, bytes_of
 
 __all__ = ["HistoryEntry", "KBInfo", "gather_info"]
 
@@ -48,6 +48,7 @@ class KBInfo:
         tombstones: Deleted and replaced documents that no compaction has forgotten yet.
         segments: Live segments.
         segment_rows: Stored token vectors, those of dead documents included.
+        bytes_by_use: Size of "vectors", "index" and "text", see `storage.sizes`.
         bytes_by_kind: Size of the files: "database", "segments", "index", "encoders".
         last_commits: The newest commits, newest first.
     """
@@ -63,6 +64,7 @@ class KBInfo:
     segments: int
     segment_rows: int
     bytes_by_kind: dict[str, int]
+    bytes_by_use: dict[str, int]
     last_commits: tuple[HistoryEntry, ...]
 
     @property
@@ -98,6 +100,7 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
         segments=len(segments),
         segment_rows=sum(row.file.n_rows for row in segments),
         bytes_by_kind=_bytes_by_kind(directory),
+        bytes_by_use=bytes_by_use(connection, directory, segments),
         last_commits=tuple(
             HistoryEntry(
                 row["generation"],
@@ -115,18 +118,8 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
 
 def _bytes_by_kind(directory: Path) -> dict[str, int]:
     return {
-        "database": _bytes_of(directory.glob(f"{DATABASE_NAME}*")),
-        "segments": _bytes_of((directory / SEGMENT_DIRECTORY).glob("*")),
-        "index": _bytes_of((directory / INDEX_DIRECTORY).glob("*")),
-        "encoders": _bytes_of((directory / ENCODER_DIRECTORY).rglob("*")),
+        "database": bytes_of(directory.glob(f"{DATABASE_NAME}*")),
+        "segments": bytes_of((directory / SEGMENT_DIRECTORY).glob("*")),
+        "index": bytes_of((directory / INDEX_DIRECTORY).glob("*")),
+        "encoders": bytes_of((directory / ENCODER_DIRECTORY).rglob("*")),
     }
-
-
-def _bytes_of(paths: Iterable[Path]) -> int:
-    total = 0
-    for path in paths:
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue  # merged away while we were counting
-    return total

@@ -18,7 +18,6 @@ from sqlalchemy import Connection, func, select
 
 from storage import schema
 from storage.ann_codes import encode_rows
-from storage.ann_options import AnnOptions
 from storage.ann_setup import AnnSetup
 from storage.catalog import SegmentRow, dead_document_ids, live_segments
 from storage.creation import leftovers
@@ -311,9 +310,3 @@ def _note(request: ReindexRequest, after: KBSettings) -> str:
     if request.drop_vectors:
         parts.append("vectors dropped")
     return ", ".join(parts)
-
-
-def trainable(n_rows: int, options: AnnOptions) -> bool:
-    """Whether so many vectors are enough to train what this index needs."""
-    kind = options.index_kind
-    return not kind.needs_quantiser or n_rows >= kind.least_rows()

@@ -249,7 +249,7 @@ def _map_segment(path: Path, expected: SegmentFile) -> Segment:
             token_scale=float(metadata["token_scale"]),
             passage_scale=float(metadata["passage_scale"]),
             encoder=metadata["encoder"],
-            numbering=metadata.get("numbering", "rows"),  # type: ignore[arg-type]
+            numbering=metadata.get("numbering", "own" if "token_numbers" in arrays else "rows"),  # type: ignore[arg-type]
             quantiser=metadata.get("quantiser", ""),
         )
     except (KBError, KeyError, ValueError) as error:
