@@ -116,7 +116,7 @@ def _train_index(writer: KBWriter, progress: ProgressSink) -> None:
 
     options = writer.settings.ann_options
     if options.index_kind.needs_quantiser and writer.stored_rows() >= max(options.exact_below_rows, 256):
-        writer.reindex(ReindexRequest(ann={}), stage=Stages(progress))
+        writer.reindex(ReindexRequest(ann={}, device="auto"), stage=Stages(progress))
 
 
 def add_corpus(

@@ -23,6 +23,7 @@ from storage.catalog import SegmentRow, dead_document_ids, live_segments
 from storage.creation import leftovers
 from storage.errors import CorruptError, InvalidOptionError, StateError
 from storage.filter_request import FilterRequest, check_available
+from storage.gpu import IndexDevice, uses_gpu
 from storage.merging import Replacement, replace_segments
 from storage.passage_tokens import update_passages
 from storage.quantiser import Quantiser
@@ -53,12 +54,17 @@ class ReindexRequest:
             leaves the index as it is.
         drop_vectors: Store quantised token vectors only, from now on.
         stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
+        device: Where a quantiser is trained.
     """
 
     filter: FilterRequest | None = None
     ann: Mapping[str, JSON] | None = None
     drop_vectors: bool = False
     stored_threshold: float | None = None
+    device: IndexDevice = "cpu"
+
+    def __post_init__(self) -> None:
+        uses_gpu(self.device)
 
 
 @dataclass(frozen=True)
@@ -226,7 +232,7 @@ def _quantiser(
     n_rows = sum(int(np.count_nonzero(mask)) for mask in keep)
     nlist, n_sample = sample_sizes(n_rows, options)
     sample = _sample(segments, keep, n_sample, options.seed, stage)
-    quantiser = train_quantiser(sample, nlist, options, stage=stage)
+    quantiser = train_quantiser(sample, nlist, options, stage=stage, device=request.device)
     with session.file_work():
         return AnnSetup(options, quantiser), write_quantiser(session.segment_directory, quantiser), True
 
