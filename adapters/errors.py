@@ -4,13 +4,22 @@ UsageError
 ├── RecordError           one record of a file cannot be used: names file, line, id and remedy (exit 1)
 ├── SubmissionError       a submission cannot be written, resumed or scored as a whole (exit 1)
 ├── UnknownRelationError  a Wikidata property id or relation name is not in the table (exit 1)
-├── MissingExtraError     an optional package is not installed (exit 1)
+├── CalibrationError      development files do not tell what was asked of them (exit 1)
 └── TaskInputError        a text has not the form that its task wants
 """
 
 from __future__ import annotations
 
+from kbengine.errors import MissingExtraError
 from storage.errors import UsageError
+
+__all__ = [
+    "MissingExtraError",
+    "RecordError",
+    "SubmissionError",
+    "TaskInputError",
+    "UnknownRelationError",
+]
 
 
 class RecordError(UsageError):
@@ -58,10 +67,10 @@ class UnknownRelationError(UsageError):
     exit_code = 1
 
 
-class MissingExtraError(UsageError):
-    """An optional package is not installed; the message says which command installs it."""
+class CalibrationError(UsageError):
+    """Development files do not tell what was asked of them: too few records, or nothing to tell apart."""
 
-    code = "missing_extra"
+    code = "bad_calibration"
     exit_code = 1
 
 

@@ -5,9 +5,12 @@ KBError                        (storage.errors draws its part of the tree)
 │   ├── QueryError             a query cannot be asked as it is
 │   │   ├── EmptyQueryError    nothing to encode
 │   │   └── QueryTooLongError  more tokens than the encoder reads
-│   └── CorpusError            a corpus cannot be read as it is (exit 1)
+│   ├── CorpusError            a corpus cannot be read as it is (exit 1)
+│   ├── TrainingDataError      a file of training rows cannot be used as it is (exit 1)
+│   └── MissingExtraError      an optional package is not installed (exit 1)
 ├── StateError
-│   └── EncoderError           a model directory is missing, incomplete or of another kind
+│   ├── EncoderError           a model directory is missing, incomplete or of another kind
+│   └── TrainingError          a training run cannot begin, go on or end well
 ├── CorruptError
 └── StorageFullError
 """
@@ -17,6 +20,7 @@ from __future__ import annotations
 from storage.errors import (
     BuildIncompleteError,
     CorruptError,
+    DuplicateAliasError,
     DuplicateDocumentError,
     EncoderMismatchError,
     FormatTooNewError,
@@ -28,6 +32,7 @@ from storage.errors import (
     PlatformError,
     StateError,
     StorageFullError,
+    UnknownAliasError,
     UnknownDocumentError,
     UsageError,
 )
@@ -58,16 +63,37 @@ class CorpusError(UsageError):
     exit_code = 1
 
 
+class TrainingDataError(UsageError):
+    """A file of training rows, or all of its rows, cannot be used as it is."""
+
+    code = "bad_training_data"
+    exit_code = 1
+
+
+class MissingExtraError(UsageError):
+    """An optional package is not installed; the message says which command installs it."""
+
+    code = "missing_extra"
+    exit_code = 1
+
+
 class EncoderError(StateError):
     """A model directory is missing, incomplete or of another kind."""
 
     code = "bad_encoder"
 
 
+class TrainingError(StateError):
+    """A training run cannot begin, go on or end well: its directory, its checkpoint or its loss is not right."""
+
+    code = "bad_training"
+
+
 __all__ = [
     "BuildIncompleteError",
     "CorpusError",
     "CorruptError",
+    "DuplicateAliasError",
     "DuplicateDocumentError",
     "EmptyQueryError",
     "EncoderError",
@@ -77,12 +103,16 @@ __all__ = [
     "KBError",
     "KnowledgeBaseExistsError",
     "LockedError",
+    "MissingExtraError",
     "NotAKnowledgeBaseError",
     "PlatformError",
     "QueryError",
     "QueryTooLongError",
     "StateError",
     "StorageFullError",
+    "UnknownAliasError",
+    "TrainingDataError",
+    "TrainingError",
     "UnknownDocumentError",
     "UsageError",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -18,6 +19,7 @@ from kbengine.encoders.device import DTypeChoice, choose_device, choose_passage_
 from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.query_input import QueryInput, query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
+from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, plan_batches, windows
 from kbengine.errors import EncoderError
 
@@ -126,6 +128,7 @@ class Encoder:
         device: torch.device,
         passage_dtype: torch.dtype,
         prepack: bool = True,
+        truecaser: Truecaser | None = None,
     ) -> None:
         """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in."""
         self.name = name
@@ -135,6 +138,7 @@ class Encoder:
         self.device = device
         self.passage_dtype = passage_dtype
         self.tokenizer = tokenizer
+        self._truecaser = truecaser
         self._model = model.prepare_inference(device, passage_dtype, prepack=prepack)
         self._costs = _CUDA if device.type == "cuda" else _CPU
 
@@ -173,6 +177,7 @@ class Encoder:
             device=where,
             passage_dtype=passage_dtype,
             prepack=prepack,
+            truecaser=checkpoint.truecaser,
         )
 
     @classmethod
@@ -184,11 +189,12 @@ class Encoder:
         name: str = "unsaved",
         device: str = "auto",
         dtype: DTypeChoice = "auto",
+        truecaser: Truecaser | None = None,
     ) -> Encoder:
         """Return an encoder with a copy of a model's present weights, say in the middle of training."""
         where = choose_device(device)
         weights = {key: tensor.detach().to("cpu", torch.float32) for key, tensor in model.state_dict().items()}
-        whole, passages = fingerprints(model.config, tokenizer_json, weights)
+        whole, passages = fingerprints(model.config, tokenizer_json, weights, truecaser)
         return cls(
             copy.deepcopy(model),
             _tokenizer(tokenizer_json, model.config, name),
@@ -197,6 +203,7 @@ class Encoder:
             passage_fingerprint=passages,
             device=where,
             passage_dtype=choose_passage_dtype(dtype, where),
+            truecaser=truecaser,
         )
 
     @property
@@ -259,6 +266,7 @@ class Encoder:
             QueryTooLongError: a query is too long and `truncate` is not set.
             QueryError: a query is not valid Unicode or of no known kind.
         """
+        inputs = restored(inputs, self._truecaser)
         queries = query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
         n_tokens = np.array([len(query.ids) for query in queries], dtype=np.int64)
         start, end, passage = (np.empty((len(queries), self.d), dtype=np.float32) for _ in range(3))
@@ -270,6 +278,13 @@ class Encoder:
                 array[batch] = tensor.cpu().numpy()
         truncated = np.array([query.truncated for query in queries], dtype=np.bool_)
         return QueryVectors(start, end, passage, n_tokens, truncated)
+
+    def filter_logits(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the filter head's start and end logits of token vectors, float32 (n, d) → (n, 2)."""
+        with torch.inference_mode():
+            states = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).to(self.device)
+            logits: NDArray[np.float32] = self._model.filter_logits(states).cpu().numpy()
+        return logits
 
     def _plan(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         costs = self._costs
@@ -358,12 +373,30 @@ def _tokenizer(tokenizer_json: str, config: EncoderConfig, source: str) -> TextT
     return TextTokenizer(tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=source)
 
 
+def find_encoder(name_or_path: str | Path) -> Path | None:
+    """Return the directory of a bundled encoder or of one of ours; None where there is none, or another's model."""
+    bundled = _bundled()
+    if isinstance(name_or_path, str) and name_or_path in bundled:
+        return bundled[name_or_path]
+    path = Path(name_or_path).expanduser() / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return path.parent if isinstance(config, dict) and "architecture" in config else None
+
+
+def _bundled() -> dict[str, Path]:
+    models = resources.files("kbengine").joinpath("models")
+    entries = sorted(models.iterdir(), key=lambda entry: entry.name)
+    return {e.name: Path(str(e)) for e in entries if e.joinpath(CONFIG_FILE).is_file()}
+
+
 def _find(name_or_path: str | Path) -> tuple[str, Path]:
     """Return a model's name, under which `load` finds it again, and its directory."""
-    bundled = resources.files("kbengine").joinpath("models")
-    names = sorted(entry.name for entry in bundled.iterdir() if entry.joinpath(CONFIG_FILE).is_file())
+    names = _bundled()
     if isinstance(name_or_path, str) and name_or_path in names:
-        return name_or_path, Path(str(bundled.joinpath(name_or_path)))
+        return name_or_path, names[name_or_path]
     directory = Path(name_or_path).expanduser()
     if directory.is_dir():
         return str(directory.resolve()), directory

@@ -127,7 +127,7 @@ def test_a_copy_can_have_another_index(kb: Path, tmp_path: Path) -> None:
 
 
 def test_a_build_trains_its_index_once_there_is_enough_to_scan(kb: Path, tmp_path: Path) -> None:
-    """Few vectors leave the kind wished but untrained, which info tells; more train it; a bad kind costs no encoding."""
+    """Few vectors leave the wished kind untrained, which info tells; more train it; a bad kind costs no encoding."""
     corpus = CorpusOptions((tmp_path / "corpus.jsonl",))
     for name, below, state in (("few", 10_000, "not trained"), ("enough", 300, "trained")):
         ann = {"kind": "opq4", "exact_below_rows": below}

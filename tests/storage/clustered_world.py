@@ -1,4 +1,4 @@
-"""A knowledge base whose token vectors lie in clusters, large enough for quantisers; and what is true of its vectors."""
+"""A knowledge base whose token vectors lie in clusters, large enough for quantisers, and what is true of them."""
 
 from __future__ import annotations
 

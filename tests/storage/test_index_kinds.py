@@ -138,7 +138,7 @@ def test_a_life_of_additions_deletions_and_merges(variants, copy_of, kind, drop)
     if (kind, drop) not in variants:
         pytest.skip("this kind is made of the int8 vectors")
     path = copy_of(kind, drop=drop)
-    least = dict((name, dropped if drop else kept) for name, kept, dropped in KINDS)[kind]
+    least = {name: dropped if drop else kept for name, kept, dropped in KINDS}[kind]
     with KBReader.open(path) as reader:
         reader.snapshot()
         with KBWriter.open(path, background_merging=False) as writer:
@@ -196,7 +196,7 @@ def test_a_reader_changes_to_the_new_index_without_being_opened_again(copy_of):
 
 @pytest.mark.parametrize("kind", [kind for kind, _, _ in KINDS if kind != "exact"])
 def test_a_damaged_or_missing_index_file_is_made_again(copy_of, kind):
-    """Flipped, cut and deleted files give the same answers, and the file is whole afterwards; verify tells of damage."""
+    """Flipped, cut and deleted files give the same answers and are whole afterwards; verify tells of damage."""
     path = copy_of(kind)
     (file,) = (path / "index").glob("*.tokens.*")
     good = file.read_bytes()

@@ -1,4 +1,4 @@
-"""Text normalisation of the KILT evaluator (SQuAD's, to the letter)."""
+"""Text normalisation of SQuAD's evaluator, which KILT's shares to the letter."""
 
 from __future__ import annotations
 
