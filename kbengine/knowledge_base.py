@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kbengine.results import SearchResult
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
+    from storage.gpu import IndexDevice
     from storage.information import KBInfo
     from storage.records import JSON, Commit, DocumentRecord
 
@@ -32,6 +33,7 @@ class KnowledgeBaseOptions:
     device: str = "auto"
     dtype: DTypeChoice = "auto"
     lock_timeout_s: float = 10.0
+    index_device: IndexDevice = "cpu"
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -61,7 +63,7 @@ class KnowledgeBase:
         self.path = path
         self.encoder = encoder
         self._options = options
-        self._reader = KBReader.open(path)
+        self._reader = KBReader.open(path, index_device=options.index_device)
         try:
             _check_encoder(encoder, self._reader.settings.encoder_name, self._reader.settings.encoder_fingerprint, path)
         except EncoderMismatchError:

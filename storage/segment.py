@@ -240,14 +240,16 @@ def _map_segment(path: Path, expected: SegmentFile) -> Segment:
     unexpected = (set(arrays) ^ ARRAY_NAMES) - OPTIONAL_ARRAY_NAMES
     if unexpected:
         raise CorruptError(f"{path}: arrays {sorted(unexpected)} are missing or unknown")
+    optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL_ARRAY_NAMES}
     try:
         content = SegmentArrays(
-            **{**dict.fromkeys(OPTIONAL_ARRAY_NAMES), **arrays},
+            **optional,
+            **{name: arrays[name] for name in ARRAY_NAMES - OPTIONAL_ARRAY_NAMES},
             d=int(metadata["d"]),
             token_scale=float(metadata["token_scale"]),
             passage_scale=float(metadata["passage_scale"]),
             encoder=metadata["encoder"],
-            numbering=metadata.get("numbering", "rows"),  # type: ignore[arg-type]
+            numbering=metadata.get("numbering", "own" if "token_numbers" in arrays else "rows"),  # type: ignore[arg-type]
             quantiser=metadata.get("quantiser", ""),
         )
     except (KBError, KeyError, ValueError) as error:

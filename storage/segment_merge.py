@@ -103,8 +103,8 @@ def _check_mergeable(segments: Sequence[Segment]) -> None:
     for left, right in itertools.pairwise(segments):
         if facts(left) != facts(right):
             raise StateError(
-                f"segments {left.name} and {right.name} differ in dimension, scales, encoder or quantiser: {facts(left)} and "
-                f"{facts(right)}; only segments of one encoder and quantiser can be merged"
+                f"segments {left.name} and {right.name} differ in dimension, scales, encoder or quantiser: "
+                f"{facts(left)} and {facts(right)}; only segments of one encoder and quantiser can be merged"
             )
         left_ids, right_ids = left.arrays.passage_ids, right.arrays.passage_ids
         ids_rise = not len(left_ids) or not len(right_ids) or left_ids[-1] < right_ids[0]
