@@ -19,6 +19,7 @@ from kbengine.encoders.device import DTypeChoice, choose_device, choose_passage_
 from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.query_input import QueryInput, query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
+from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, plan_batches, windows
 from kbengine.errors import EncoderError
 
@@ -127,6 +128,7 @@ class Encoder:
         device: torch.device,
         passage_dtype: torch.dtype,
         prepack: bool = True,
+        truecaser: Truecaser | None = None,
     ) -> None:
         """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in."""
         self.name = name
@@ -136,6 +138,7 @@ class Encoder:
         self.device = device
         self.passage_dtype = passage_dtype
         self.tokenizer = tokenizer
+        self._truecaser = truecaser
         self._model = model.prepare_inference(device, passage_dtype, prepack=prepack)
         self._costs = _CUDA if device.type == "cuda" else _CPU
 
@@ -174,6 +177,7 @@ class Encoder:
             device=where,
             passage_dtype=passage_dtype,
             prepack=prepack,
+            truecaser=checkpoint.truecaser,
         )
 
     @classmethod
@@ -185,11 +189,12 @@ class Encoder:
         name: str = "unsaved",
         device: str = "auto",
         dtype: DTypeChoice = "auto",
+        truecaser: Truecaser | None = None,
     ) -> Encoder:
         """Return an encoder with a copy of a model's present weights, say in the middle of training."""
         where = choose_device(device)
         weights = {key: tensor.detach().to("cpu", torch.float32) for key, tensor in model.state_dict().items()}
-        whole, passages = fingerprints(model.config, tokenizer_json, weights)
+        whole, passages = fingerprints(model.config, tokenizer_json, weights, truecaser)
         return cls(
             copy.deepcopy(model),
             _tokenizer(tokenizer_json, model.config, name),
@@ -198,6 +203,7 @@ class Encoder:
             passage_fingerprint=passages,
             device=where,
             passage_dtype=choose_passage_dtype(dtype, where),
+            truecaser=truecaser,
         )
 
     @property
@@ -260,6 +266,7 @@ class Encoder:
             QueryTooLongError: a query is too long and `truncate` is not set.
             QueryError: a query is not valid Unicode or of no known kind.
         """
+        inputs = restored(inputs, self._truecaser)
         queries = query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
         n_tokens = np.array([len(query.ids) for query in queries], dtype=np.int64)
         start, end, passage = (np.empty((len(queries), self.d), dtype=np.float32) for _ in range(3))
