@@ -161,7 +161,7 @@ class Encoder:
         """
         where = choose_device(device)
         passage_dtype = choose_passage_dtype(dtype, where)
-        name, directory = _find(name_or_path)
+        name, directory = find_encoder(name_or_path)
         checkpoint = read_checkpoint(directory)
         tokenizer = _tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
         return cls(
@@ -358,8 +358,12 @@ def _tokenizer(tokenizer_json: str, config: EncoderConfig, source: str) -> TextT
     return TextTokenizer(tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=source)
 
 
-def _find(name_or_path: str | Path) -> tuple[str, Path]:
-    """Return a model's name, under which `load` finds it again, and its directory."""
+def find_encoder(name_or_path: str | Path) -> tuple[str, Path]:
+    """Return a model's name, under which `load` finds it again, and its directory.
+
+    Raises:
+        EncoderError: there is none of this name, and no such directory.
+    """
     bundled = resources.files("kbengine").joinpath("models")
     names = sorted(entry.name for entry in bundled.iterdir() if entry.joinpath(CONFIG_FILE).is_file())
     if isinstance(name_or_path, str) and name_or_path in names:
