@@ -72,6 +72,7 @@ LAZY_COMMANDS = {
     "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
     "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
+    "reindex": ("kbengine.commands.reindex", "Fewer tokens or another index from what is stored, nothing encoded."),
 }
 """Commands that live with their layer: the module is imported when one is called, not to list them."""
 

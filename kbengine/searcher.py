@@ -248,7 +248,5 @@ def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> 
     scores = np.empty((len(rows), 2), dtype=np.float32)
     for begin in range(0, len(rows), GATHER_ROWS):
         block = slice(begin, begin + GATHER_ROWS)
-        codes, scales = snapshot.gather(rows[block])
-        np.matmul(codes.astype(np.float32), targets, out=scores[block])
-        scores[block] *= scales[:, None]
+        scores[block] = snapshot.inner_products(rows[block], targets)
     return np.ascontiguousarray(scores[:, 0]), np.ascontiguousarray(scores[:, 1])

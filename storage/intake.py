@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.ann_codes import encode_rows
 from storage.catalog import Generation
 from storage.checksum import sealed
 from storage.codes import common_scale, quantise
 from storage.errors import DuplicateDocumentError, InvalidOptionError
 from storage.postings import build_postings
+from storage.quantiser import Quantiser
 from storage.records import NewDocument, NewPassage, pack_offsets, to_json
 from storage.segment import SegmentArrays
+from storage.segment_arrays import narrow
 from storage.settings import KBSettings
 
 __all__ = ["Batch", "PlacedPassage", "check_documents", "common_scales", "prepare_batch", "segment_arrays"]
@@ -27,13 +30,14 @@ _HEADROOM = 1.25
 
 @dataclass(frozen=True)
 class PlacedPassage:
-    """A new passage with the ids it gets."""
+    """A new passage with the ids it gets; `token_numbers` None: 0, 1, 2, …, see `SegmentArrays`."""
 
     passage: NewPassage
     passage_id: int
     document_id: int
     first_token_id: int
     title: str
+    token_numbers: NDArray[np.uint32] | None = None
 
 
 @dataclass(frozen=True)
@@ -139,17 +143,42 @@ def _fit(vectors: NDArray[np.float32]) -> float:
 
 
 def segment_arrays(
-    placed: Sequence[PlacedPassage], *, token_scale: float, passage_scale: float, encoder: str
+    placed: Sequence[PlacedPassage],
+    *,
+    token_scale: float,
+    passage_scale: float,
+    encoder: str,
+    quantiser: Quantiser | None = None,
 ) -> SegmentArrays:
-    """The arrays of a segment with these passages, of which there is at least one, in id order."""
+    """The arrays of a segment with these passages, of which there is at least one, in id order.
+
+    Args:
+        placed: The passages.
+        token_scale: Common scale of token codes.
+        passage_scale: Common scale of passage codes.
+        encoder: Fingerprint of the encoder.
+        quantiser: Token vectors are stored as its codes; None stores them as int8.
+    """
     passages = [entry.passage for entry in placed]
-    codes, scales = quantise(np.concatenate([passage.vectors for passage in passages]), token_scale)
+    vectors = np.concatenate([passage.vectors for passage in passages])
+    token_vectors: dict[str, Any]
+    if quantiser is None:
+        token_vectors = dict(zip(("codes", "scales"), quantise(vectors, token_scale), strict=True))
+    else:
+        coded = encode_rows(len(vectors), lambda block: vectors[block], quantiser)
+        token_vectors = {
+            "codes": None,
+            "scales": None,
+            "list_numbers": coded.list_numbers,
+            "quantised": coded.codes,
+            "quantiser": quantiser.name,
+        }
     passage_codes, passage_scales = quantise(np.stack([passage.passage_vector for passage in passages]), passage_scale)
     counts = np.array([len(passage.vectors) for passage in passages], dtype=np.int64)
+    numbers = _token_numbers(placed)
     postings = build_postings((entry.title, entry.passage.text) for entry in placed)
     return SegmentArrays(
-        codes=codes,
-        scales=scales,
+        **token_vectors,
         token_ordinals=np.concatenate([passage.token_ordinals for passage in passages]).astype(np.uint32),
         filter_logits=np.concatenate([passage.filter_logits for passage in passages]).astype(np.float16),
         passage_ids=np.array([entry.passage_id for entry in placed], dtype=np.int64),
@@ -164,8 +193,20 @@ def segment_arrays(
         posting_passages=postings.posting_passages,
         posting_counts=postings.posting_counts,
         passage_lengths=postings.passage_lengths,
-        d=codes.shape[1],
+        d=vectors.shape[1],
         token_scale=token_scale,
         passage_scale=passage_scale,
         encoder=encoder,
+        numbering="rows" if numbers is None else "own",
+        token_numbers=numbers,
     )
+
+
+def _token_numbers(placed: Sequence[PlacedPassage]) -> NDArray[Any] | None:
+    if all(entry.token_numbers is None for entry in placed):
+        return None
+    numbers = [
+        np.arange(len(entry.passage.vectors)) if entry.token_numbers is None else entry.token_numbers
+        for entry in placed
+    ]
+    return narrow(np.concatenate(numbers))

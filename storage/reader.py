@@ -79,7 +79,7 @@ class KBReader:
         self._watch: Any = raw_connection(database_path(directory), mode="ro")
         self._watch_lock = threading.Lock()
         self._refresh_lock = threading.Lock()
-        self._cache = SegmentCache(directory, settings.ann_options)
+        self._cache = SegmentCache(directory)
         self._seen: tuple[int, Snapshot] | None = None
         self._dead: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
@@ -185,6 +185,7 @@ class KBReader:
             else:
                 # Sources hold rows of documents whose tombstones are gone: they must not answer any more.
                 sources = {}
+            self._cache.use(settings)
             try:
                 segments, damaged = self._segments(rows, sources)
             except CorruptError as error:
@@ -289,9 +290,10 @@ class KBReader:
         )
         with translated(self.path), self._engine.connect() as connection:
             row = connection.execute(statement).mappings().first()
-        if row is None or token_id >= row["first_token_id"] + row["token_count"]:
+        if row is None:
             return None
-        return passage_record(row)
+        passage = passage_record(row)
+        return None if passage.characters(token_id, token_id) is None else passage
 
     def list_documents(
         self, *, after: str | None = None, limit: int = 100, title_prefix: str | None = None
@@ -397,6 +399,6 @@ def _sources(connection: Connection, row: SegmentRow) -> list[str]:
 def _compacted_since(connection: Connection, generation: int) -> bool:
     table = schema.generations
     statement = select(table.c.generation).where(
-        table.c.generation > generation, table.c.operation.in_(("compact", "repair"))
+        table.c.generation > generation, table.c.operation.in_(("compact", "repair", "reindex"))
     )
     return connection.execute(statement.limit(1)).first() is not None

@@ -45,7 +45,7 @@ VIEWS = ("live_documents", "live_passages", "tombstones", "history")
 REVISIONS = ("0001",)
 """Every migration, oldest first; the last one is what this kbengine writes. Readers need no alembic to compare."""
 
-OPERATIONS = ("create", "add", "delete", "merge", "compact", "repair", "build", "setting")
+OPERATIONS = ("create", "add", "delete", "merge", "compact", "repair", "build", "setting", "reindex")
 """What a generation can be."""
 
 NAMING = {

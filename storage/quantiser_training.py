@@ -1,0 +1,133 @@
+"""Training a quantiser on a sample: L2 centroids, a rotation of the residuals, codebooks or ranges for them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.ann_lists import assign, train_centroids
+from storage.ann_options import AnnOptions
+from storage.errors import InvalidOptionError
+from storage.index_kind import IndexKind
+from storage.quantiser import MAX_LISTS, Quantiser
+
+__all__ = ["sample_sizes", "train_quantiser"]
+
+Float32 = NDArray[np.float32]
+Stage = Callable[[str, int, int], None]
+
+# Residuals that codebooks and rotation are trained on: FAISS's own limit, 256 for each of 256 entries.
+_MAX_RESIDUALS = 1 << 16
+_ROTATION_RESIDUALS = 1 << 15
+_ROTATION_ROUNDS = 12
+_CODEBOOK_ROUNDS = 25
+# Residuals further from the mean are cut off: with wider ranges the 16 steps are too coarse for all the others.
+_RANGE_DEVIATIONS = 3.0
+
+
+def sample_sizes(n_rows: int, options: AnnOptions) -> tuple[int, int]:
+    """How many lists a quantiser for this many vectors gets, and how many vectors its training looks at."""
+    nlist = options.lists_for(n_rows)
+    if nlist > MAX_LISTS:
+        raise InvalidOptionError(f"nlist is {nlist}; wanted at most {MAX_LISTS} for index kind {options.kind!r}")
+    return nlist, min(n_rows, max(nlist * options.sample_per_list, _MAX_RESIDUALS))
+
+
+def train_quantiser(sample: Float32, nlist: int, options: AnnOptions, *, stage: Stage) -> Quantiser:
+    """The quantiser for vectors like these; the same sample and options give the same one on one machine.
+
+    Args:
+        sample: float32 (n, d), drawn at random.
+        nlist: How many lists.
+        options: Kind, seed, rounds of k-means.
+        stage: Shown the progress.
+
+    Raises:
+        InvalidOptionError: The sample is too small for the kind, or the kind does not fit the dimension.
+    """
+    kind = options.index_kind
+    d = sample.shape[1]
+    kind.groups(d)
+    if len(sample) < kind.least_rows():
+        raise InvalidOptionError(
+            f"index kind {kind.name!r} is trained on at least {kind.least_rows()} vectors, there are {len(sample)}; "
+            "use 'ivf-sq8' or 'exact' for a knowledge base as small as this"
+        )
+    generator = np.random.default_rng(options.seed)
+    n_clustered = min(len(sample), nlist * options.sample_per_list)
+    total = options.iterations * n_clustered
+    done = 0
+
+    def advance(n_rows: int) -> None:
+        nonlocal done
+        done += n_rows
+        stage("training: centroids", done, total)
+
+    centroids = train_centroids(sample[:n_clustered], nlist, options.iterations, generator, advance)
+    centroids = centroids.astype(np.float16).astype(np.float32)
+    chosen = sample[: min(len(sample), _MAX_RESIDUALS)]
+    lists = assign(len(chosen), lambda block: chosen[block], centroids, lambda _: None)
+    residuals = chosen - centroids[lists]
+    name = uuid.uuid4().hex
+    if kind.coding == "scalar":
+        return Quantiser(name, kind, centroids, ranges=_ranges(residuals))
+    rotation = _rotation(residuals, kind, options.seed, stage) if kind.rotated else None
+    if rotation is not None:
+        residuals = residuals @ rotation.T
+    codebooks = _codebooks(residuals, kind, options.seed, stage)
+    return Quantiser(name, kind, centroids, rotation=rotation, codebooks=codebooks)
+
+
+def _ranges(residuals: Float32) -> Float32:
+    """Least value and width in each dimension, float32 (2, d): mean ± 3 standard deviations."""
+    mean, deviation = residuals.mean(axis=0), residuals.std(axis=0)
+    width = np.maximum(2 * _RANGE_DEVIATIONS * deviation, np.float32(1e-6))
+    return np.stack([mean - width / 2, width]).astype(np.float32)
+
+
+def _rotation(residuals: Float32, kind: IndexKind, seed: int, stage: Stage) -> Float32:
+    """The rotation float32 (d, d) that makes product quantisation of the residuals lose least (Ge et al., 2013)."""
+    d = residuals.shape[1]
+    sample = np.ascontiguousarray(residuals[:_ROTATION_RESIDUALS])
+    matrix = faiss.OPQMatrix(d, kind.groups(d))
+    matrix.max_train_points = len(sample)
+    product = faiss.ProductQuantizer(d, kind.groups(d), kind.bits)
+    _quietly(product.cp, seed)
+    matrix.pq = product
+    # One round a call, each going on from the one before: FAISS tells nothing while it trains, and cannot be stopped.
+    matrix.niter, matrix.niter_pq_0, matrix.niter_pq = 1, 8, 4
+    stage("training: rotation", 0, _ROTATION_ROUNDS)
+    for number in range(1, _ROTATION_ROUNDS + 1):
+        matrix.train(sample)
+        product.train_type = faiss.ProductQuantizer.Train_hot_start
+        matrix.niter_pq_0 = 4
+        stage("training: rotation", number, _ROTATION_ROUNDS)
+    rotation: Float32 = faiss.vector_to_array(matrix.A).reshape(d, d).astype(np.float32)
+    return rotation
+
+
+def _codebooks(residuals: Float32, kind: IndexKind, seed: int, stage: Stage) -> Float32:
+    """The entries float32 (groups, 2^bits, d / groups): k-means in each group of dimensions."""
+    n, d = residuals.shape
+    groups = kind.groups(d)
+    width = d // groups
+    books: Sequence[Float32] = []
+    for group in range(groups):
+        part = np.ascontiguousarray(residuals[:, group * width : (group + 1) * width])
+        kmeans = faiss.Kmeans(width, 2**kind.bits, niter=_CODEBOOK_ROUNDS, seed=seed + group)
+        _quietly(kmeans.cp, seed + group)
+        kmeans.cp.max_points_per_centroid = n
+        kmeans.train(part)
+        books = [*books, np.asarray(kmeans.centroids, dtype=np.float32)]
+        stage("training: codebooks", group + 1, groups)
+    return np.stack(books)
+
+
+def _quietly(parameters: faiss.ClusteringParameters, seed: int) -> None:
+    """Nothing; k-means takes this seed and writes no warnings about few points to standard error."""
+    parameters.seed = seed
+    parameters.min_points_per_centroid = 1
