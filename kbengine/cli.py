@@ -71,8 +71,10 @@ LAZY_COMMANDS = {
     "predict": ("adapters.commands", "Answer a KILT task file: a leaderboard submission."),
     "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
+    "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),
     "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
     "reindex": ("kbengine.commands.reindex", "Fewer tokens or another index from what is stored, nothing encoded."),
+    "train": ("kbengine.commands.train", "Train a phrase encoder, or adapt one to a corpus."),
 }
 """Commands that live with their layer: the module is imported when one is called, not to list them."""
 

@@ -95,6 +95,7 @@ def write_checkpoint(
     weights: Mapping[str, Tensor],
     *,
     dtype: WeightsDType = "int8",
+    documents: Mapping[str, str] | None = None,
 ) -> None:
     """Return once the directory is durably there with all its files, or else not at all.
 
@@ -104,6 +105,7 @@ def write_checkpoint(
         tokenizer_json: the text of its `tokenizer.json`.
         weights: the model's `state_dict()`.
         dtype: how to store the weights; int8 applies to matrices, whose other tensors are then float16.
+        documents: further texts by file name, for people: a model card, a training report.
 
     Raises:
         EncoderError: the directory exists, or the weights are not those of the configuration.
@@ -123,6 +125,7 @@ def write_checkpoint(
         CONFIG_FILE: (json.dumps(config.to_json(), indent=2) + "\n").encode(),
         TOKENIZER_FILE: tokenizer_json.encode(),
         WEIGHTS_FILE: save(stored, metadata={"format": "pt", "dtype": dtype}),
+        **{name: text.encode() for name, text in (documents or {}).items()},
     }
     write_directory(directory, files)
 

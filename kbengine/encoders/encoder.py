@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -161,7 +162,7 @@ class Encoder:
         """
         where = choose_device(device)
         passage_dtype = choose_passage_dtype(dtype, where)
-        name, directory = find_encoder(name_or_path)
+        name, directory = _find(name_or_path)
         checkpoint = read_checkpoint(directory)
         tokenizer = _tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
         return cls(
@@ -358,16 +359,30 @@ def _tokenizer(tokenizer_json: str, config: EncoderConfig, source: str) -> TextT
     return TextTokenizer(tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=source)
 
 
-def find_encoder(name_or_path: str | Path) -> tuple[str, Path]:
-    """Return a model's name, under which `load` finds it again, and its directory.
+def find_encoder(name_or_path: str | Path) -> Path | None:
+    """Return the directory of a bundled encoder or of one of ours; None where there is none, or another's model."""
+    bundled = _bundled()
+    if isinstance(name_or_path, str) and name_or_path in bundled:
+        return bundled[name_or_path]
+    path = Path(name_or_path).expanduser() / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return path.parent if isinstance(config, dict) and "architecture" in config else None
 
-    Raises:
-        EncoderError: there is none of this name, and no such directory.
-    """
-    bundled = resources.files("kbengine").joinpath("models")
-    names = sorted(entry.name for entry in bundled.iterdir() if entry.joinpath(CONFIG_FILE).is_file())
+
+def _bundled() -> dict[str, Path]:
+    models = resources.files("kbengine").joinpath("models")
+    entries = sorted(models.iterdir(), key=lambda entry: entry.name)
+    return {e.name: Path(str(e)) for e in entries if e.joinpath(CONFIG_FILE).is_file()}
+
+
+def _find(name_or_path: str | Path) -> tuple[str, Path]:
+    """Return a model's name, under which `load` finds it again, and its directory."""
+    names = _bundled()
     if isinstance(name_or_path, str) and name_or_path in names:
-        return name_or_path, Path(str(bundled.joinpath(name_or_path)))
+        return name_or_path, names[name_or_path]
     directory = Path(name_or_path).expanduser()
     if directory.is_dir():
         return str(directory.resolve()), directory

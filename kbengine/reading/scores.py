@@ -97,6 +97,16 @@ class ReadingScores:
     best_f1: BestThreshold | None
     records: tuple[ReadingRecord, ...]
 
+    def by_source(self) -> dict[str, ReadingScores]:
+        """Return the figures of each source's questions alone, in the order in which sources come."""
+        of_source: dict[str, list[ReadingRecord]] = {}
+        for record in self.records:
+            of_source.setdefault(record.question.source, []).append(record)
+        return {
+            source: score_guesses([r.question for r in own], [r.guess for r in own], threshold=self.threshold)
+            for source, own in of_source.items()
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain JSON values, without the records."""
         values: dict[str, Any] = {

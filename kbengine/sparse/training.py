@@ -71,7 +71,9 @@ def train_sparse(
         raise EncoderError(f"{out} already exists; choose another directory or remove it first")
     options = options or SparseOptions()
     processes = processes or join_processes(loop.device)
-    _, directory = find_encoder(encoder)
+    directory = find_encoder(encoder)
+    if directory is None:
+        raise EncoderError(f"there is no encoder {str(encoder)!r}; name a bundled one or a directory of kbengine's own")
     checkpoint = read_checkpoint(directory)
     H, V = checkpoint.config.backbone.hidden_size, checkpoint.config.backbone.vocab_size
     config = replace(config or SparseConfig(H), hidden_size=H)

@@ -165,6 +165,8 @@ class _Run(Generic[B]):
         self.progress.begin("training", self.n_steps, "steps")
         self.progress.advance(self.facts.position.step)
         window = _Window()
+        if self.facts.position.step == 0:
+            self._evaluate()  # what training has to beat: its beginning is kept if nothing is better
         while not self.facts.finished:
             position = self.facts.position
             self.task.begin_epoch(position.epoch, self.options.epochs)
@@ -242,6 +244,9 @@ class _Run(Generic[B]):
         self.task.model.train()
         if found is None:
             return
+        # Processes on several devices may differ in a last bit, and must not in what they decide.
+        score = float(self.processes.mean(torch.tensor([found.score], device=self.processes.device)).item())
+        found = replace(found, score=score)
         step = self.facts.position.step
         is_better = self.facts.best_score is None or found.score > self.facts.best_score
         if is_better:
@@ -290,6 +295,7 @@ class _Run(Generic[B]):
             stopped_early=self.facts.position.step < self.n_steps,
             best_score=self.facts.best_score,
             best_step=self.facts.best_step,
+            first_score=evaluations[0]["score"] if evaluations else None,
             first=evaluations[0]["measures"] if evaluations else {},
             best=best[0]["measures"] if best else {},
             first_loss=steps[0]["loss"] if steps else None,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, TypeVar, get_args
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from kbengine.errors import InvalidOptionError
 
@@ -67,7 +67,8 @@ class LoopOptions:
         seed: Of data order, dropout and whatever the task draws.
         device: "auto", "cpu", "cuda" or "cuda:1"; several processes choose by their rank.
         dtype: What matrix products are computed in; "auto" is bfloat16 on a GPU that has it, else float32.
-        evaluate_every_steps: Optimiser steps between two development scores; None: one after every epoch.
+        evaluate_every_steps: Optimiser steps between two development scores; None: one after every epoch. One more
+            comes before the first step.
         patience: Stop after so many development scores in a row that were no better; None: never.
         checkpoint_every_steps: Steps between two checkpoints; None: one after every epoch.
         log_every_steps: Steps whose means are one line of the log.
@@ -111,16 +112,16 @@ def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
     Raises:
         InvalidOptionError: a key is unknown or its value not one it may have.
     """
-    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]  # callers pass dataclasses
+    known = get_type_hints(kind)
     if unknown := sorted(set(values) - set(known)):
         raise InvalidOptionError(
             f"{where} has unknown options {', '.join(unknown)}; known are {', '.join(sorted(known))}"
         )
     made: dict[str, Any] = {}
     for name, value in values.items():
-        nested = known[name].default_factory
-        if isinstance(value, Mapping) and isinstance(nested, type):
-            value = from_mapping(nested, value, f"{where}.{name}")
+        nested = [each for each in (known[name], *get_args(known[name])) if is_dataclass(each)]
+        if isinstance(value, Mapping) and nested:
+            value = from_mapping(nested[0], value, f"{where}.{name}")  # type: ignore[arg-type]  # a class, not an instance
         made[name] = tuple(value) if isinstance(value, list) else value
     try:
         return kind(**made)

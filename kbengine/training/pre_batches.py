@@ -17,13 +17,11 @@ class GoldPhrases(NamedTuple):
         start: (n, H), vectors of first tokens.
         end: (n, H), vectors of last tokens.
         answer_keys: int64 (n,), equal for equal answer strings.
-        passage_keys: int64 (n,), equal for equal passages.
     """
 
     start: Tensor
     end: Tensor
     answer_keys: Tensor
-    passage_keys: Tensor
 
     def __len__(self) -> int:
         return int(self.start.shape[0])

@@ -30,7 +30,8 @@ class TrainingReport:
         stopped_early: Whether patience ran out.
         best_score: The best development score; None without a development set.
         best_step: Where it was reached; its weights are what is kept.
-        first: The first development measures.
+        first_score: The development score before the first step.
+        first: The development measures then.
         best: The development measures at the best step.
         first_loss: Mean loss of the first line of the log.
         last_loss: Mean loss of the last.
@@ -44,6 +45,7 @@ class TrainingReport:
     stopped_early: bool
     best_score: float | None
     best_step: int | None
+    first_score: float | None
     first: Mapping[str, float]
     best: Mapping[str, float]
     first_loss: float | None

@@ -147,7 +147,7 @@ def test_accumulated_batches_move_as_one_large_batch(tmp_path):
 
 def test_patience_stops_the_run_and_the_best_weights_are_kept(tmp_path):
     """The score rises once and then falls: two worse ones end the run."""
-    task = Regression(scores=[0.1, 0.9, 0.5, 0.4, 0.3])
+    task = Regression(scores=[0.0, 0.1, 0.9, 0.5, 0.4, 0.3])
     report = train(task, replace(OPTIONS, epochs=5, patience=2), tmp_path / "run")
     shorter = Regression()
     # The schedule is that of five epochs, so the weights after two of them are those kept as best.

@@ -111,9 +111,7 @@ def test_distillation_is_the_divergence_in_the_direction_asked_for(direction, ex
 def test_distillation_temperature_softens_both_and_keeps_the_scale():
     """At temperature 2, logits 2·log 3 are log 3; the divergence counts four times."""
     teacher, student = tensor([[2 * LOG3, 0.0]]), torch.zeros(1, 2)
-    loss = distillation_loss(
-        student, teacher, torch.ones(1, 2, dtype=torch.bool), tensor([True]), temperature=2.0
-    )
+    loss = distillation_loss(student, teacher, torch.ones(1, 2, dtype=torch.bool), tensor([True]), temperature=2.0)
 
     assert loss.item() == approx(4 * (0.75 * math.log(1.5) + 0.25 * math.log(0.5)))
 
@@ -160,10 +158,10 @@ def test_the_queue_keeps_the_last_batches_without_gradient_and_survives_a_checkp
     for number in range(3):
         vectors = torch.full((2, 1), float(number), requires_grad=True)
         keys = torch.full((2,), number)
-        queue.push(GoldPhrases(vectors, vectors + 10, keys, keys + 100))
+        queue.push(GoldPhrases(vectors, vectors + 10, keys))
     again = PreBatchQueue(2)
     again.load_state(queue.state(), torch.device("cpu"))
     for columns in (queue.columns(), again.columns()):
         assert columns.start.flatten().tolist() == [1, 1, 2, 2] and not columns.start.requires_grad
         assert columns.end.flatten().tolist() == [11, 11, 12, 12]
-        assert columns.passage_keys.tolist() == [101, 101, 102, 102]
+        assert columns.answer_keys.tolist() == [1, 1, 2, 2]
