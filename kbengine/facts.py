@@ -25,6 +25,7 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
         "segments": info.segments,
         "bytes": total_bytes,
         "bytes_by_kind": info.bytes_by_kind,
+        "sparse_bytes": info.sparse_bytes,
         "bytes_per_vector": round(total_bytes / info.tokens_stored, 1) if info.tokens_stored else None,
         "encoder": settings.encoder_name,
         "encoder_fingerprint": settings.encoder_fingerprint,

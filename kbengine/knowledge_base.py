@@ -13,6 +13,7 @@ from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
 from kbengine.filtering import FilterOptions
 from kbengine.query import Effort, Query, SearchOptions, Unit, Weights
+from kbengine.sparse.agreement import agreeing_encoder
 
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
@@ -56,14 +57,16 @@ class KnowledgeBase:
         from storage.reader import KBReader
 
         self.path = path
-        self.encoder = encoder
         self._options = options
         self._reader = KBReader.open(path)
+        settings = self._reader.settings
         try:
-            _check_encoder(encoder, self._reader.settings.encoder_name, self._reader.settings.encoder_fingerprint, path)
+            _check_encoder(encoder, settings.encoder_name, settings.encoder_fingerprint, path)
+            encoder = agreeing_encoder(encoder, settings.sparse_model, path)
         except EncoderMismatchError:
             self._reader.close()
             raise
+        self.encoder = encoder
         self._searcher = Searcher(self._reader, encoder)
         self._write_lock = threading.Lock()
         self._writer: Any = None

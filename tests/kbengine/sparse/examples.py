@@ -1,4 +1,4 @@
-"""Examples whose answer is told by the word before it: what sparse vectors learn and dense ones of a random encoder not."""
+"""Examples whose answer is told by the word before it, which dense vectors of a random encoder know nothing of."""
 
 from __future__ import annotations
 
