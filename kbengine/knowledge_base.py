@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
     from kbengine.results import SearchResult
+    from storage.gpu import IndexDevice
     from storage.information import KBInfo
     from storage.records import Commit
 
@@ -30,6 +31,7 @@ class KnowledgeBaseOptions:
     device: str = "auto"
     dtype: DTypeChoice = "auto"
     lock_timeout_s: float = 10.0
+    index_device: IndexDevice = "cpu"
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -58,7 +60,7 @@ class KnowledgeBase:
 
         self.path = path
         self._options = options
-        self._reader = KBReader.open(path)
+        self._reader = KBReader.open(path, index_device=options.index_device)
         settings = self._reader.settings
         try:
             _check_encoder(encoder, settings.encoder_name, settings.encoder_fingerprint, path)

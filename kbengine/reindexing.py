@@ -15,6 +15,7 @@ from kbengine.filtering import FilterOptions
 from kbengine.progress import NoProgress, ProgressSink
 
 if TYPE_CHECKING:
+    from storage.gpu import IndexDevice
     from storage.reindexing import Reindexed
 
 
@@ -26,11 +27,13 @@ class ReindexOptions:
         filter: which of the stored tokens to keep.
         ann: options of the index by name, among them `kind`; see `storage.ann_options`.
         drop_vectors: store quantised token vectors only; the int8 ones are gone for good.
+        index_device: where a quantiser is trained: "cpu", "gpu", or "auto" for a graphics processor if FAISS has one.
     """
 
     filter: FilterOptions = field(default_factory=FilterOptions)
     ann: Mapping[str, str | int] = field(default_factory=dict)
     drop_vectors: bool = False
+    index_device: IndexDevice = "auto"
 
     def __post_init__(self) -> None:
         if self.filter == FilterOptions() and not self.ann and not self.drop_vectors:
@@ -122,6 +125,7 @@ def _reindex(path: Path, options: ReindexOptions, source: Path | None, stages: S
                 ann=dict(options.ann) if options.ann else None,
                 drop_vectors=options.drop_vectors,
                 stored_threshold=stored_threshold(writer.settings),
+                device=options.index_device,
             ),
             source=source,
             stage=stages,

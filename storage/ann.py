@@ -34,6 +34,7 @@ from storage.codes import quantise
 from storage.errors import CorruptError, InvalidOptionError, KBError
 from storage.exact import Found, RowVectors, check_queries, score_rows, search_rows
 from storage.filled_index import FilledIndex, Selector
+from storage.gpu import IndexDevice, uses_gpu
 from storage.quantiser import Quantiser
 from storage.segment import Segment
 
@@ -72,6 +73,8 @@ class TokenAnn:
         source: AnnSource | CodedVectors,
         found_in: AnnLists | CodedVectors | None,
         options: AnnOptions,
+        *,
+        device: IndexDevice = "cpu",
     ) -> None:
         self.source: RowVectors = source
         self.served: RowVectors = source
@@ -92,6 +95,8 @@ class TokenAnn:
             self._index = FilledIndex.of_lists(source, found_in)
             if len(found_in.centroids) == 1:
                 self._always = np.flatnonzero(source.scales != np.float16(source.common))
+        if self._index is not None and uses_gpu(device):
+            self._index = self._index.on_gpu()
 
     @property
     def n_rows(self) -> int:
@@ -266,6 +271,7 @@ def load_ann(
     options: AnnOptions | None = None,
     *,
     quantiser: Quantiser | None = None,
+    device: IndexDevice = "cpu",
     progress: Progress | None = None,
 ) -> TokenAnn:
     """Search over a segment's vectors, from the file in the index directory if there is to be one.
@@ -279,10 +285,11 @@ def load_ann(
         kind: Which of them.
         options: What index; a kind that needs a quantiser is served as `ivf-sq8` without one.
         quantiser: The knowledge base's.
+        device: Where searches run.
         progress: Told while something is built.
     """
     options = options or AnnOptions()
-    return TokenAnn(*_parts(directory, segment, kind, options, quantiser, progress), options)
+    return TokenAnn(*_parts(directory, segment, kind, options, quantiser, progress), options, device=device)
 
 
 def prepare_ann(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.ann_lists import AnnSource, Progress, nearest_centroids
+from storage.ann_lists import AnnSource, Nearest, Progress, nearest_centroids
 from storage.container import ArraySource, ArraySpec, open_container, write_container
 from storage.durable import DurableFile, hash_file
 from storage.errors import CorruptError
@@ -61,7 +61,14 @@ class CodedVectors:
         return self.quantiser.inner_products(self.list_numbers[rows], self.codes[rows], targets)
 
 
-def encode_rows(n: int, vectors: Vectors, quantiser: Quantiser, *, progress: Progress | None = None) -> CodedVectors:
+def encode_rows(
+    n: int,
+    vectors: Vectors,
+    quantiser: Quantiser,
+    *,
+    nearest: Nearest = nearest_centroids,
+    progress: Progress | None = None,
+) -> CodedVectors:
     """The quantised form of n vectors, which `vectors` gives block by block.
 
     Large results lie in an unnamed temporary file that goes with them, not in memory.
@@ -72,7 +79,7 @@ def encode_rows(n: int, vectors: Vectors, quantiser: Quantiser, *, progress: Pro
     def work(start: int) -> int:
         block = slice(start, min(start + _BLOCK_ROWS, n))
         rows = vectors(block)
-        lists = nearest_centroids(rows, quantiser.centroids)
+        lists = nearest(rows, quantiser.centroids)
         list_numbers[block] = lists
         codes[block] = quantiser.encode(rows, lists)
         return len(rows)

@@ -31,6 +31,8 @@ _BUILT_WITH = ("nlist", "seed", "sample_per_list", "iterations")
 AnnKind = Literal["tokens", "passages"]
 # Called with (work done, work in all) while something long is running.
 Progress = Callable[[int, int], None]
+# From vectors float32 (n, d) and centroids float32 (nlist, d) to the number of each one's nearest, int64 (n).
+Nearest = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ def train_centroids(
     iterations: int,
     generator: np.random.Generator,
     advance: Callable[[int], None],
+    *,
+    nearest: Nearest | None = None,
 ) -> NDArray[np.float32]:
     """The centroids float32 (nlist, d) of plain L2 k-means over a sample float32 (n, d), n ≥ nlist.
 
@@ -136,11 +140,12 @@ def train_centroids(
         iterations: Rounds.
         generator: Of random numbers: the same state gives the same centroids on one machine.
         advance: Told how many rows were assigned since the last call.
+        nearest: Finds the nearest centroids; None takes `nearest_centroids`.
     """
     centroids = sample[generator.choice(len(sample), size=nlist, replace=False)]
     for _ in range(iterations):
-        nearest = assign(len(sample), lambda block: sample[block], centroids, advance)
-        centroids = _means(sample, nearest, nlist, generator)
+        assigned = assign(len(sample), lambda block: sample[block], centroids, advance, nearest=nearest)
+        centroids = _means(sample, assigned, nlist, generator)
     return centroids
 
 
@@ -149,22 +154,25 @@ def assign(
     vectors: Callable[[slice], NDArray[np.float32]],
     centroids: NDArray[np.float32],
     advance: Callable[[int], None],
+    *,
+    nearest: Nearest | None = None,
 ) -> NDArray[np.int64]:
     """The nearest centroid of each of n vectors, block by block, as many blocks at once as there are cores.
 
     Threads of our own: applications may have told BLAS to use one, and a block is work enough for a core.
     """
-    nearest = np.empty(n, dtype=np.int64)
+    find = nearest or nearest_centroids
+    assigned = np.empty(n, dtype=np.int64)
 
     def work(start: int) -> int:
         block = vectors(slice(start, min(start + _BLOCK_ROWS, n)))
-        nearest[start : start + len(block)] = nearest_centroids(block, centroids)
+        assigned[start : start + len(block)] = find(block, centroids)
         return len(block)
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="kbengine-assign") as executor:
         for n_done in executor.map(work, range(0, n, _BLOCK_ROWS)):
             advance(n_done)
-    return nearest
+    return assigned
 
 
 def nearest_centroids(vectors: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ from storage.ann_codes import codes_path
 from storage.ann_lists import Progress
 from storage.ann_options import AnnOptions
 from storage.errors import CorruptError
+from storage.gpu import IndexDevice
 from storage.quantiser import Quantiser
 from storage.quantiser_file import read_quantiser
 from storage.segment import Segment
@@ -30,15 +31,17 @@ class AnnSetup:
     Attributes:
         options: Of the index.
         quantiser: Of the token vectors; None where the kind needs none, or none has been trained yet.
+        device: Where searches run.
     """
 
     options: AnnOptions
     quantiser: Quantiser | None = None
+    device: IndexDevice = "cpu"
 
     def load(self, directory: Path, segment: Segment) -> tuple[TokenAnn, TokenAnn]:
         """Search over the segment's token vectors and over its passage vectors; see `load_ann`."""
-        tokens = load_ann(directory, segment, "tokens", self.options, quantiser=self.quantiser)
-        return tokens, load_ann(directory, segment, "passages", self.options)
+        tokens = load_ann(directory, segment, "tokens", self.options, quantiser=self.quantiser, device=self.device)
+        return tokens, load_ann(directory, segment, "passages", self.options, device=self.device)
 
     def prepare(self, directory: Path, segment: Segment, *, progress: Progress | None = None) -> None:
         """Nothing; the files that `load` reads are in the index directory."""
@@ -46,7 +49,7 @@ class AnnSetup:
             prepare_ann(directory, segment, kind, self.options, quantiser=self.quantiser, progress=progress)
 
 
-def read_setup(segment_directory: Path, settings: KBSettings) -> AnnSetup:
+def read_setup(segment_directory: Path, settings: KBSettings, *, device: IndexDevice = "cpu") -> AnnSetup:
     """How the segments of a knowledge base with these settings are searched.
 
     A quantiser that is missing or damaged is logged and left out: int8 vectors are then searched as `ivf-sq8`, and
@@ -60,7 +63,7 @@ def read_setup(segment_directory: Path, settings: KBSettings) -> AnnSetup:
         except CorruptError as error:
             remedy = "restore it from a backup" if settings.drops_vectors else "run 'kbengine verify --repair'"
             _log.warning("the index is not what it should be: %s; %s", error.message, remedy)
-    return AnnSetup(settings.ann_options, quantiser)
+    return AnnSetup(settings.ann_options, quantiser, device)
 
 
 def index_names(settings: KBSettings, segments: Iterable[str]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import faiss
@@ -15,6 +15,7 @@ from storage.ann_codes import CodedVectors
 from storage.ann_lists import AnnLists, AnnSource
 from storage.code_block import as_faiss_bytes, decode_exactly
 from storage.codes import check_scale
+from storage.gpu import GpuIndex
 from storage.quantiser import Quantiser
 
 __all__ = ["FilledIndex", "Selector"]
@@ -45,12 +46,18 @@ class FilledIndex:
         nlist: How many lists it has.
         quantizer: FAISS's coarse quantiser, which the index points to.
         quantiser: Rotates queries into the basis of the codes; None where nothing is rotated.
+        gpu: A copy on a graphics processor.
     """
 
     index: Any
     nlist: int
     quantizer: Any
     quantiser: Quantiser | None = None
+    gpu: GpuIndex | None = None
+
+    def on_gpu(self) -> FilledIndex:
+        """The same index with a copy on the graphics processor; itself where that has no kernel for it."""
+        return replace(self, gpu=GpuIndex(self.index)) if GpuIndex.takes(self.index) else self
 
     @classmethod
     def of_lists(cls, source: AnnSource, lists: AnnLists) -> FilledIndex:
@@ -84,6 +91,8 @@ class FilledIndex:
         """The rows int64 (m, k) that FAISS finds, −1 where there are fewer."""
         if self.quantiser is not None:
             queries = np.ascontiguousarray(self.quantiser.rotated(queries))
+        if self.gpu is not None and selector is None and self.gpu.can(k, nprobe):
+            return self.gpu.search(queries, k, nprobe)
         # The keywords are FAISS's own addition to a generated class, unknown to its type stubs.
         parameters = faiss.SearchParametersIVF(  # type: ignore[call-arg]
             nprobe=nprobe, sel=None if selector is None else selector.selector

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, func, select
 
 from storage import schema
-from storage.catalog import SegmentRow, live_segments, newest_generation_number
-from storage.container import open_container
+from storage.catalog import live_segments, newest_generation_number
 from storage.creation import ENCODER_DIRECTORY
 from storage.database import DATABASE_NAME
-from storage.errors import CorruptError
-from storage.segment import segment_path
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import KBSettings, read_settings
-from storage.sparse_rows import SPARSE_NAMES
+from storage.sizes import bytes_by_use, bytes_of
 
 __all__ = ["HistoryEntry", "KBInfo", "gather_info"]
 
@@ -53,7 +48,7 @@ class KBInfo:
         tombstones: Deleted and replaced documents that no compaction has forgotten yet.
         segments: Live segments.
         segment_rows: Stored token vectors, those of dead documents included.
-        sparse_bytes: Of the segments' bytes those of sparse rows.
+        bytes_by_use: Size of "vectors", "index" and "text", see `storage.sizes`.
         bytes_by_kind: Size of the files: "database", "segments", "index", "encoders".
         last_commits: The newest commits, newest first.
     """
@@ -68,8 +63,8 @@ class KBInfo:
     tombstones: int
     segments: int
     segment_rows: int
-    sparse_bytes: int
     bytes_by_kind: dict[str, int]
+    bytes_by_use: dict[str, int]
     last_commits: tuple[HistoryEntry, ...]
 
     @property
@@ -90,13 +85,12 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
         ).where(passages.c.document_id.in_(select(documents.c.document_id).where(live)))
     ).one()
     segments = live_segments(connection)
-    settings = read_settings(connection, name=str(directory))
     last = connection.execute(
         select(generations).order_by(generations.c.generation.desc()).limit(_LAST_COMMITS)
     ).mappings()
     return KBInfo(
         path=directory,
-        settings=settings,
+        settings=read_settings(connection, name=str(directory)),
         generation=newest_generation_number(connection),
         documents=connection.execute(select(func.count()).select_from(documents).where(live)).scalar_one(),
         passages=counts[0],
@@ -105,8 +99,8 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
         tombstones=connection.execute(select(func.count()).select_from(documents).where(~live)).scalar_one(),
         segments=len(segments),
         segment_rows=sum(row.file.n_rows for row in segments),
-        sparse_bytes=_sparse_bytes(directory, segments) if settings.sparse_model else 0,
         bytes_by_kind=_bytes_by_kind(directory),
+        bytes_by_use=bytes_by_use(connection, directory, segments),
         last_commits=tuple(
             HistoryEntry(
                 row["generation"],
@@ -124,27 +118,8 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
 
 def _bytes_by_kind(directory: Path) -> dict[str, int]:
     return {
-        "database": _bytes_of(directory.glob(f"{DATABASE_NAME}*")),
-        "segments": _bytes_of((directory / SEGMENT_DIRECTORY).glob("*")),
-        "index": _bytes_of((directory / INDEX_DIRECTORY).glob("*")),
-        "encoders": _bytes_of((directory / ENCODER_DIRECTORY).rglob("*")),
+        "database": bytes_of(directory.glob(f"{DATABASE_NAME}*")),
+        "segments": bytes_of((directory / SEGMENT_DIRECTORY).glob("*")),
+        "index": bytes_of((directory / INDEX_DIRECTORY).glob("*")),
+        "encoders": bytes_of((directory / ENCODER_DIRECTORY).rglob("*")),
     }
-
-
-def _sparse_bytes(directory: Path, segments: Sequence[SegmentRow]) -> int:
-    total = 0
-    for row in segments:
-        with contextlib.suppress(CorruptError):  # merged away while we were counting, or for 'kbengine verify' to name
-            arrays = open_container(segment_path(directory / SEGMENT_DIRECTORY, row.file.name)).arrays
-            total += sum(array.nbytes for name, array in arrays.items() if name in SPARSE_NAMES)
-    return total
-
-
-def _bytes_of(paths: Iterable[Path]) -> int:
-    total = 0
-    for path in paths:
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue  # merged away while we were counting
-    return total

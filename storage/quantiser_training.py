@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from storage.ann_lists import assign, train_centroids
 from storage.ann_options import AnnOptions
 from storage.errors import InvalidOptionError
+from storage.gpu import IndexDevice, nearest_on_gpu, uses_gpu
 from storage.index_kind import IndexKind
 from storage.quantiser import MAX_LISTS, Quantiser
 
@@ -37,7 +38,9 @@ def sample_sizes(n_rows: int, options: AnnOptions) -> tuple[int, int]:
     return nlist, min(n_rows, max(nlist * options.sample_per_list, _MAX_RESIDUALS))
 
 
-def train_quantiser(sample: Float32, nlist: int, options: AnnOptions, *, stage: Stage) -> Quantiser:
+def train_quantiser(
+    sample: Float32, nlist: int, options: AnnOptions, *, stage: Stage, device: IndexDevice = "cpu"
+) -> Quantiser:
     """The quantiser for vectors like these; the same sample and options give the same one on one machine.
 
     Args:
@@ -45,6 +48,7 @@ def train_quantiser(sample: Float32, nlist: int, options: AnnOptions, *, stage: 
         nlist: How many lists.
         options: Kind, seed, rounds of k-means.
         stage: Shown the progress.
+        device: Where k-means runs; the rotation is always trained on the processor.
 
     Raises:
         InvalidOptionError: The sample is too small for the kind, or the kind does not fit the dimension.
@@ -57,6 +61,8 @@ def train_quantiser(sample: Float32, nlist: int, options: AnnOptions, *, stage: 
             f"index kind {kind.name!r} is trained on at least {kind.least_rows()} vectors, there are {len(sample)}; "
             "use 'ivf-sq8' or 'exact' for a knowledge base as small as this"
         )
+    gpu = uses_gpu(device)
+    nearest = nearest_on_gpu if gpu else None
     generator = np.random.default_rng(options.seed)
     n_clustered = min(len(sample), nlist * options.sample_per_list)
     total = options.iterations * n_clustered
@@ -67,10 +73,11 @@ def train_quantiser(sample: Float32, nlist: int, options: AnnOptions, *, stage: 
         done += n_rows
         stage("training: centroids", done, total)
 
-    centroids = train_centroids(sample[:n_clustered], nlist, options.iterations, generator, advance)
+    clustered = sample[:n_clustered]
+    centroids = train_centroids(clustered, nlist, options.iterations, generator, advance, nearest=nearest)
     centroids = centroids.astype(np.float16).astype(np.float32)
     chosen = sample[: min(len(sample), _MAX_RESIDUALS)]
-    lists = assign(len(chosen), lambda block: chosen[block], centroids, lambda _: None)
+    lists = assign(len(chosen), lambda block: chosen[block], centroids, lambda _: None, nearest=nearest)
     residuals = chosen - centroids[lists]
     name = uuid.uuid4().hex
     if kind.coding == "scalar":
@@ -78,7 +85,7 @@ def train_quantiser(sample: Float32, nlist: int, options: AnnOptions, *, stage: 
     rotation = _rotation(residuals, kind, options.seed, stage) if kind.rotated else None
     if rotation is not None:
         residuals = residuals @ rotation.T
-    codebooks = _codebooks(residuals, kind, options.seed, stage)
+    codebooks = _codebooks(residuals, kind, options.seed, stage, gpu=gpu)
     return Quantiser(name, kind, centroids, rotation=rotation, codebooks=codebooks)
 
 
@@ -110,7 +117,7 @@ def _rotation(residuals: Float32, kind: IndexKind, seed: int, stage: Stage) -> F
     return rotation
 
 
-def _codebooks(residuals: Float32, kind: IndexKind, seed: int, stage: Stage) -> Float32:
+def _codebooks(residuals: Float32, kind: IndexKind, seed: int, stage: Stage, *, gpu: bool) -> Float32:
     """The entries float32 (groups, 2^bits, d / groups): k-means in each group of dimensions."""
     n, d = residuals.shape
     groups = kind.groups(d)
@@ -118,7 +125,7 @@ def _codebooks(residuals: Float32, kind: IndexKind, seed: int, stage: Stage) -> 
     books: Sequence[Float32] = []
     for group in range(groups):
         part = np.ascontiguousarray(residuals[:, group * width : (group + 1) * width])
-        kmeans = faiss.Kmeans(width, 2**kind.bits, niter=_CODEBOOK_ROUNDS, seed=seed + group)
+        kmeans = faiss.Kmeans(width, 2**kind.bits, niter=_CODEBOOK_ROUNDS, seed=seed + group, gpu=gpu)
         _quietly(kmeans.cp, seed + group)
         kmeans.cp.max_points_per_centroid = n
         kmeans.train(part)

@@ -42,6 +42,7 @@ from storage.errors import (
     StateError,
     UnknownDocumentError,
 )
+from storage.gpu import IndexDevice, uses_gpu
 from storage.information import KBInfo, gather_info
 from storage.records import DocumentRecord, PassageRecord
 from storage.segment_cache import DEFER_ROWS, SegmentCache
@@ -66,7 +67,13 @@ class KBReader:
     """
 
     def __init__(
-        self, directory: Path, settings: KBSettings, *, allow_damaged: bool, defer_rows: int = DEFER_ROWS
+        self,
+        directory: Path,
+        settings: KBSettings,
+        *,
+        allow_damaged: bool,
+        defer_rows: int = DEFER_ROWS,
+        index_device: IndexDevice = "cpu",
     ) -> None:
         """Use `KBReader.open`."""
         self.path = directory
@@ -79,7 +86,7 @@ class KBReader:
         self._watch: Any = raw_connection(database_path(directory), mode="ro")
         self._watch_lock = threading.Lock()
         self._refresh_lock = threading.Lock()
-        self._cache = SegmentCache(directory)
+        self._cache = SegmentCache(directory, device=index_device)
         self._seen: tuple[int, Snapshot] | None = None
         self._dead: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
@@ -91,6 +98,7 @@ class KBReader:
         allow_incomplete: bool = False,
         allow_damaged: bool = False,
         defer_rows: int = DEFER_ROWS,
+        index_device: IndexDevice = "cpu",
     ) -> KBReader:
         """The reader of a knowledge base.
 
@@ -99,12 +107,15 @@ class KBReader:
             allow_incomplete: Open it although its build has not been finished.
             allow_damaged: Leave damaged segments out (see `damaged`) instead of raising CorruptError.
             defer_rows: Merged segments with at least so many rows are opened in the background.
+            index_device: Where candidates are sought: "cpu", "gpu", or "auto" for a GPU if FAISS has one.
 
         Raises:
             NotAKnowledgeBaseError: Nothing, or something else, is there.
             BuildIncompleteError: Its build was interrupted.
             FormatTooNewError: A newer kbengine wrote it.
+            PlatformError: A graphics processor is asked for and there is none.
         """
+        uses_gpu(index_device)
         directory = Path(path)
         database_path(directory)
         check_file_system(directory)
@@ -124,7 +135,7 @@ class KBReader:
                 f"the build of {directory} was interrupted at {dict(settings.build_position)}; run the same "
                 "'kbengine build' again to resume it"
             )
-        return cls(directory, settings, allow_damaged=allow_damaged, defer_rows=defer_rows)
+        return cls(directory, settings, allow_damaged=allow_damaged, defer_rows=defer_rows, index_device=index_device)
 
     def close(self) -> None:
         """Nothing; connections are closed. Snapshots already taken stay usable."""

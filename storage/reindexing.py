@@ -18,12 +18,12 @@ from sqlalchemy import Connection, func, select
 
 from storage import schema
 from storage.ann_codes import encode_rows
-from storage.ann_options import AnnOptions
 from storage.ann_setup import AnnSetup
 from storage.catalog import SegmentRow, dead_document_ids, live_segments
 from storage.creation import leftovers
 from storage.errors import CorruptError, InvalidOptionError, StateError
 from storage.filter_request import FilterRequest, check_available
+from storage.gpu import IndexDevice, uses_gpu
 from storage.merging import Replacement, replace_segments
 from storage.passage_tokens import update_passages
 from storage.quantiser import Quantiser
@@ -54,12 +54,17 @@ class ReindexRequest:
             leaves the index as it is.
         drop_vectors: Store quantised token vectors only, from now on.
         stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
+        device: Where a quantiser is trained.
     """
 
     filter: FilterRequest | None = None
     ann: Mapping[str, JSON] | None = None
     drop_vectors: bool = False
     stored_threshold: float | None = None
+    device: IndexDevice = "cpu"
+
+    def __post_init__(self) -> None:
+        uses_gpu(self.device)
 
 
 @dataclass(frozen=True)
@@ -227,7 +232,7 @@ def _quantiser(
     n_rows = sum(int(np.count_nonzero(mask)) for mask in keep)
     nlist, n_sample = sample_sizes(n_rows, options)
     sample = _sample(segments, keep, n_sample, options.seed, stage)
-    quantiser = train_quantiser(sample, nlist, options, stage=stage)
+    quantiser = train_quantiser(sample, nlist, options, stage=stage, device=request.device)
     with session.file_work():
         return AnnSetup(options, quantiser), write_quantiser(session.segment_directory, quantiser), True
 
@@ -311,9 +316,3 @@ def _note(request: ReindexRequest, after: KBSettings) -> str:
     if request.drop_vectors:
         parts.append("vectors dropped")
     return ", ".join(parts)
-
-
-def trainable(n_rows: int, options: AnnOptions) -> bool:
-    """Whether so many vectors are enough to train what this index needs."""
-    kind = options.index_kind
-    return not kind.needs_quantiser or n_rows >= kind.least_rows()

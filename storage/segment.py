@@ -257,7 +257,7 @@ def _map_segment(path: Path, expected: SegmentFile) -> Segment:
             token_scale=float(metadata["token_scale"]),
             passage_scale=float(metadata["passage_scale"]),
             encoder=metadata["encoder"],
-            numbering=metadata.get("numbering", "rows"),  # type: ignore[arg-type]
+            numbering=metadata.get("numbering", "own" if "token_numbers" in arrays else "rows"),  # type: ignore[arg-type]
             quantiser=metadata.get("quantiser", ""),
             sparse=SparseArrays.from_named(arrays, metadata["sparse"]) if of_sparse else None,
         )

@@ -16,6 +16,7 @@ from storage.ann_options import AnnOptions
 from storage.ann_setup import AnnSetup, read_setup
 from storage.catalog import SegmentRow
 from storage.errors import KBError
+from storage.gpu import IndexDevice
 from storage.segment import open_segment, segment_path
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import KBSettings
@@ -32,9 +33,10 @@ _log = logging.getLogger(__name__)
 class SegmentCache:
     """The open segments of one reader, by name. All methods but `forget_except` may be called from any thread."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, device: IndexDevice = "cpu") -> None:
         """`use` says how segments are searched before the first one is opened."""
         self._directory = directory
+        self._device = device
         self._lock = threading.Lock()
         self._made_for: object = None
         self._setup = AnnSetup(AnnOptions())
@@ -48,7 +50,7 @@ class SegmentCache:
         wanted = (dict(settings.ann), dict(settings.quantiser))
         if wanted == self._made_for:
             return
-        setup = read_setup(self._directory / SEGMENT_DIRECTORY, settings)
+        setup = read_setup(self._directory / SEGMENT_DIRECTORY, settings, device=self._device)
         with self._lock:
             self._made_for, self._setup = wanted, setup
             self._outdated |= self._loaded

@@ -361,6 +361,11 @@ class KBWriter:
                 self._session.run_outside_transaction("VACUUM")
         return done
 
+    def stored_rows(self) -> int:
+        """The number of stored token vectors, those of dead documents included."""
+        with self._session.reading() as connection:
+            return sum(row.file.n_rows for row in live_segments(connection))
+
     def _ann(self) -> AnnSetup:
         """How segments are searched, with the quantiser read once."""
         settings = self._settings

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from storage.gpu import IndexDevice
 
 
 @click.command()
@@ -16,6 +20,7 @@ import click
 @click.option("--nlist", type=int, help="Lists of the index; by default chosen from the number of vectors.")
 @click.option("--nprobe", type=int, help="Lists read per query; by default chosen from nlist.")
 @click.option("--refine", type=int, help="Candidates rescored from the int8 vectors for each one wanted.")
+@click.option("--index-device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
 @click.option("--drop-vectors", is_flag=True, help="Store the index's codes only. There is no way back.")
 @click.option("--yes", is_flag=True, help="Drop vectors without asking.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
@@ -28,6 +33,7 @@ def reindex(
     nlist: int | None,
     nprobe: int | None,
     refine: int | None,
+    index_device: IndexDevice,
     drop_vectors: bool,
     yes: bool,
     as_json: bool,
@@ -53,6 +59,7 @@ def reindex(
         FilterOptions(threshold=filter_threshold, keep_fraction=keep_fraction),
         {name: value for name, value in given.items() if value is not None},
         drop_vectors,
+        index_device,
     )
     if drop_vectors and out is None and not yes:
         warning = f"The int8 vectors of {kb} will be gone: going back means encoding all text again. Go on?"

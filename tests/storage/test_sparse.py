@@ -180,12 +180,12 @@ def test_the_size_of_sparse_rows_is_told(kb: Path, tmp_path: Path) -> None:
     with KBReader.open(kb) as reader:
         info = reader.info()
         sizes = [loaded.segment.arrays.sparse.n_bytes for loaded in reader.snapshot().segments]
-    assert info.sparse_bytes == sum(sizes) > 0
-    assert info.sparse_bytes < info.bytes_by_kind["segments"]
+    assert info.bytes_by_use["sparse"] == sum(sizes) > 0
+    assert info.bytes_by_use["sparse"] < info.bytes_by_kind["segments"]
     with KBWriter.create(tmp_path / "plain", make_settings()) as writer:
         writer.add([make_document("d", "some text")])
     with KBReader.open(tmp_path / "plain") as reader:
-        assert reader.info().sparse_bytes == 0
+        assert reader.info().bytes_by_use["sparse"] == 0
         rows = np.arange(1)
         with pytest.raises(UsageError, match="sparse rows of none"):
             reader.snapshot().sparse_scores(rows, random_query(0))
