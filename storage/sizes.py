@@ -25,9 +25,9 @@ _LEXICAL_ARRAYS = ("terms", "posting_starts", "posting_passages", "posting_count
 def bytes_by_use(connection: Connection, directory: Path, segments: Sequence[SegmentRow]) -> dict[str, int]:
     """The bytes of "vectors", "sparse", "index" and "text".
 
-    Sparse are the sparse rows of tokens. Vectors are those of tokens and passages, with what says which token a row is and where its characters are. Index
-    is what is derived from them, and the quantiser. Text is the rest: documents and passages as rows of the database,
-    the full-text index and the postings of lexical search.
+    Vectors are those of tokens and passages, with what says which token a row is and where its characters are. Sparse
+    are the sparse rows of tokens. Index is what is derived from the vectors, and the quantiser. Text is the rest:
+    documents and passages as rows of the database, the full-text index and the postings of lexical search.
     """
     offsets = int(connection.execute(select(func.sum(func.length(schema.passages.c.offsets)))).scalar() or 0)
     database = bytes_of(directory.glob(f"{DATABASE_NAME}*"))

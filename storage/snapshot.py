@@ -156,6 +156,14 @@ class Snapshot:
         passages = np.minimum(np.searchsorted(self.passage_ids, passage_ids), self.n_passages - 1)
         return np.where(self.passage_ids[passages] == passage_ids, passages, -1)
 
+    def passages_of_document(self, document_id: int) -> range:
+        """The passage indices of a live document; empty for one that the snapshot does not hold or shows as deleted.
+
+        Document ids rise with passage ids: both are allotted in the order of adding, and merging keeps it.
+        """
+        first, stop = np.searchsorted(self.document_ids, [document_id, document_id + 1]).tolist()
+        return range(first, stop) if first < stop and self.live_passages[first] else range(0)
+
     def token_ordinals(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The position of each row (n) among all tokens of its passage, before filtering, int64 (n)."""
         return self._gather("token_ordinals", rows).astype(np.int64)
@@ -275,6 +283,21 @@ class Snapshot:
         scores = self._lexical.scores(query)
         scores[self._dead_passages] = 0
         return scores
+
+    def document_lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
+        """The BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
+        scores = self._lexical.document_scores(query, self._document_numbers)
+        if not len(scores):
+            return np.zeros(self.n_passages, dtype=np.float32)
+        of_passages: NDArray[np.float32] = scores[self._document_numbers]
+        of_passages[self._dead_passages] = 0
+        return of_passages
+
+    @cached_property
+    def _document_numbers(self) -> NDArray[np.int64]:
+        """The document of each passage, numbered from 0 in order, int64 (n_passages)."""
+        changes = np.append(False, self.document_ids[1:] != self.document_ids[:-1])[: self.n_passages]
+        return np.cumsum(changes, dtype=np.int64)
 
     def _search(
         self,

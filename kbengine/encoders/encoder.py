@@ -19,6 +19,7 @@ from kbengine.encoders.device import DTypeChoice, choose_device, choose_passage_
 from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.query_input import QueryInput, query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
+from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, plan_batches, windows
 from kbengine.errors import EncoderError
 from kbengine.sparse.checkpoint import has_sparse
@@ -137,6 +138,7 @@ class Encoder:
         passage_dtype: torch.dtype,
         prepack: bool = True,
         sparse: SparseEncoder | None = None,
+        truecaser: Truecaser | None = None,
     ) -> None:
         """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in."""
         self.name = name
@@ -147,6 +149,7 @@ class Encoder:
         self.passage_dtype = passage_dtype
         self.tokenizer = tokenizer
         self.sparse = sparse
+        self._truecaser = truecaser
         self._model = model.prepare_inference(device, passage_dtype, prepack=prepack)
         self._costs = _CUDA if device.type == "cuda" else _CPU
 
@@ -196,6 +199,7 @@ class Encoder:
             passage_dtype=passage_dtype,
             prepack=prepack,
             sparse=sparse,
+            truecaser=checkpoint.truecaser,
         )
 
     @classmethod
@@ -207,11 +211,12 @@ class Encoder:
         name: str = "unsaved",
         device: str = "auto",
         dtype: DTypeChoice = "auto",
+        truecaser: Truecaser | None = None,
     ) -> Encoder:
         """Return an encoder with a copy of a model's present weights, say in the middle of training."""
         where = choose_device(device)
         weights = {key: tensor.detach().to("cpu", torch.float32) for key, tensor in model.state_dict().items()}
-        whole, passages = fingerprints(model.config, tokenizer_json, weights)
+        whole, passages = fingerprints(model.config, tokenizer_json, weights, truecaser)
         return cls(
             copy.deepcopy(model),
             _tokenizer(tokenizer_json, model.config, name),
@@ -220,6 +225,7 @@ class Encoder:
             passage_fingerprint=passages,
             device=where,
             passage_dtype=choose_passage_dtype(dtype, where),
+            truecaser=truecaser,
         )
 
     def without_sparse(self) -> Encoder:
@@ -288,6 +294,7 @@ class Encoder:
             QueryTooLongError: a query is too long and `truncate` is not set.
             QueryError: a query is not valid Unicode or of no known kind.
         """
+        inputs = restored(inputs, self._truecaser)
         queries = query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
         n_tokens = np.array([len(query.ids) for query in queries], dtype=np.int64)
         start, end, passage = (np.empty((len(queries), self.d), dtype=np.float32) for _ in range(3))
@@ -305,6 +312,13 @@ class Encoder:
         truncated = np.array([query.truncated for query in queries], dtype=np.bool_)
         of_queries = tuple(each for each in sparse if each is not None) if self.sparse is not None else None
         return QueryVectors(start, end, passage, n_tokens, truncated, of_queries)
+
+    def filter_logits(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the filter head's start and end logits of token vectors, float32 (n, d) → (n, 2)."""
+        with torch.inference_mode():
+            states = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).to(self.device)
+            logits: NDArray[np.float32] = self._model.filter_logits(states).cpu().numpy()
+        return logits
 
     def _plan(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         costs = self._costs

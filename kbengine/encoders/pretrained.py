@@ -79,13 +79,14 @@ def _read_folder(folder: Path, source: str) -> PretrainedBert:
             f"{source} is a {model_type!r} model, wanted 'bert' (BERT, SpanBERT, MiniLM); choose another"
         )
     weights = _read_weights(folder, source)
-    backbone = _backbone(config, source)
-    tokenizer_json, uncased = _read_tokenizer(folder, source)
+    backbone = read_backbone(config, source)
+    tokenizer_json, uncased = read_tokenizer(folder, source)
     _check(weights, backbone, source)
     return PretrainedBert(source, backbone, uncased, tokenizer_json, weights)
 
 
-def _backbone(config: Mapping[str, Any], source: str) -> BackboneConfig:
+def read_backbone(config: Mapping[str, Any], source: str) -> BackboneConfig:
+    """Return the shape that a BERT's parsed `config.json` gives; EncoderError when it lacks a size."""
     names = (
         "hidden_size",
         "num_hidden_layers",
@@ -142,7 +143,7 @@ def _check(weights: Mapping[str, Tensor], backbone: BackboneConfig, source: str)
         raise EncoderError(f"{source} holds {unknown[0]}, which its config.json does not; copy the folder again")
 
 
-def _read_tokenizer(folder: Path, source: str) -> tuple[str, bool]:
+def read_tokenizer(folder: Path, source: str) -> tuple[str, bool]:
     """Return a `tokenizer.json` and whether it lowers text; made of `vocab.txt` where there is no other."""
     settings = _json(folder / "tokenizer_config.json", source) if (folder / "tokenizer_config.json").is_file() else {}
     lowers = settings.get("do_lower_case")

@@ -45,17 +45,20 @@ class ReaderTrainingOptions:
 
     Attributes:
         negative_fraction: Probability that an answerable query is also seen with text that does not answer it.
+        untitled_fraction: Probability that a passage is read without its title: a reader that is only used to titles
+            reads worse where there are none.
         max_dev_examples: Development examples read at each evaluation, evenly spread; None: all.
         seed: Of the choice of windows and negatives.
     """
 
     negative_fraction: float = 0.5
+    untitled_fraction: float = 0.2
     max_dev_examples: int | None = 1000
     seed: int = 0
 
     def __post_init__(self) -> None:
-        seen = self.negative_fraction
-        require(0 <= seen <= 1, "negative_fraction", seen, "a share from 0 to 1")
+        for name in ("negative_fraction", "untitled_fraction"):
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a share from 0 to 1")
         if self.max_dev_examples is not None:
             require_count("max_dev_examples", self.max_dev_examples)
         require_count("seed", self.seed, least=0)
@@ -186,13 +189,13 @@ class ReaderTask(TrainingTask[ReaderBatch]):
 
     def _draw(self, example: TrainingExample, rng: np.random.Generator) -> list[tuple[ReaderInput, list[Span]]]:
         """Return what the model sees of an example in one epoch: inputs with the answers that are right in them."""
-        title = example.title
+        title = example.title if rng.random() >= self._options.untitled_fraction else ""
         if not example.answerable:
             return [(_one(self._inputs(example, title, example.passage), rng), [])]
         spans = list(example.answers)
         negative: ReaderInput | None = None
         if rng.random() < self._options.negative_fraction:
-            negative, has_title = self._negative(example, rng)
+            negative, has_title = self._negative(example, rng, titled=bool(title))
             # A mined passage comes without its title; with one on the right passage alone, the title would tell.
             title = title if has_title else ""
         inputs = self._inputs(example, title, example.passage)
@@ -202,9 +205,11 @@ class ReaderTask(TrainingTask[ReaderBatch]):
         drawn = [(_one(right, rng), spans)] if right else []
         return drawn if negative is None else [*drawn, (negative, [])]
 
-    def _negative(self, example: TrainingExample, rng: np.random.Generator) -> tuple[ReaderInput | None, bool]:
+    def _negative(
+        self, example: TrainingExample, rng: np.random.Generator, *, titled: bool
+    ) -> tuple[ReaderInput | None, bool]:
         """Return an input whose text does not answer the query (None: none found), and whether it has its title."""
-        inputs = self._inputs(example, example.title, example.passage)
+        inputs = self._inputs(example, example.title if titled else "", example.passage)
         places = _places(inputs[0].tokens, example.answers)
         wrong = [each for each in inputs if not any(_touches(each, place) for place in places)]
         kinds = ["window"] * bool(wrong) + ["mined"] * bool(example.negatives) + ["other"]
@@ -218,7 +223,8 @@ class ReaderTask(TrainingTask[ReaderBatch]):
             other = _one(self._examples, rng)
             text = other.passage.casefold()
             if other.title != example.title and not any(answer in text for answer in answers):
-                return _one(self._inputs(example, other.title, other.passage), rng), True
+                inputs = self._inputs(example, other.title if titled else "", other.passage)
+                return _one(inputs, rng), True
         return None, True
 
     def _inputs(self, example: TrainingExample, title: str, passage: str) -> list[ReaderInput]:

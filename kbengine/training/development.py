@@ -9,7 +9,6 @@ from typing import Literal, get_args
 import numpy as np
 
 from kbengine.encoders.encoder import Encoder, PassageText
-from kbengine.encoders.model import PhraseModel
 from kbengine.errors import TrainingDataError
 from kbengine.reading.evaluation import question_of
 from kbengine.reading.scores import Guess, Question, score_guesses
@@ -66,9 +65,9 @@ class DevelopmentSet:
             usable = [usable[i * len(usable) // limit] for i in range(limit)]
         self.examples = usable
 
-    def evaluate(self, model: PhraseModel, tokenizer_json: str, *, device: str = "auto") -> Evaluation:
-        """Return the score of a model's present weights, computed by the very encoder that would be loaded later."""
-        measures = self.measure(Encoder.from_model(model, tokenizer_json, device=device))
+    def evaluate(self, encoder: Encoder) -> Evaluation:
+        """Return the score of an encoder: that of a model's present weights is what would be loaded later."""
+        measures = self.measure(encoder)
         if self.options.score != "mean":
             return Evaluation(measures[self.options.score], measures)
         known = [measures[name] for name in _MEAN_OF if name in measures]

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbengine.encoders.checkpoint import write_checkpoint
+from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.tokenization import TextTokenizer
+from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
 from kbengine.errors import EncoderError, TrainingDataError
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.training.data.reading import DataOptions, TrainingData, read_training_files
@@ -26,6 +29,7 @@ from kbengine.training.prepared import prepare
 from kbengine.training.processes import Processes, join_processes
 from kbengine.training.recipe import DataSection, EncoderRecipe
 from kbengine.training.report import TrainingReport
+from kbengine.training.task import Evaluation
 from kbengine.training.teacher import PassageReader, teacher_logits
 from storage.durable import write_durably
 
@@ -143,14 +147,32 @@ def train_on(
     tokenizer = TextTokenizer(
         begun.tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=recipe.model.init
     )
-    data = prepare(examples.train, tokenizer, config, with_negatives=recipe.losses.hard_negatives, progress=progress)
+    truecaser = begun.truecaser
+    if recipe.model.truecase:
+        truecaser = Truecaser.from_texts(dict.fromkeys(example.passage for example in examples.train))
+    data = prepare(
+        examples.train,
+        tokenizer,
+        config,
+        with_negatives=recipe.losses.hard_negatives,
+        truecaser=truecaser,
+        progress=progress,
+    )
     run = run_directory(out)
     teacher = None
     if recipe.losses.distillation:
         reader = reader or _reader(recipe, processes)
         if reader is not None:
-            teacher = teacher_logits(reader, examples.train, tokenizer, run / TEACHER_FOLDER, progress=progress)
+            folder = run / TEACHER_FOLDER
+            teacher = teacher_logits(reader, examples.train, tokenizer, folder, processes=processes, progress=progress)
     development = DevelopmentSet(examples.dev, recipe.development) if examples.dev else None
+
+    def evaluate(model: PhraseModel) -> Evaluation:
+        assert development is not None
+        return development.evaluate(
+            Encoder.from_model(model, begun.tokenizer_json, device=str(processes.device), truecaser=truecaser)
+        )
+
     task = PhraseTask(
         begun.model,
         data,
@@ -158,16 +180,16 @@ def train_on(
         recipe.losses,
         seed=recipe.loop.seed,
         teacher=teacher,
-        evaluate=None
-        if development is None
-        else lambda model: development.evaluate(model, begun.tokenizer_json, device=str(processes.device)),
+        evaluate=None if development is None else evaluate,
     )
     report = train(task, recipe.loop, run, resume=resume, processes=processes, progress=progress, stop=stop)
     trained = TrainedEncoder(out, report, examples.report, data.notes)
     if processes.is_main:
         facts = {"recipe": recipe.to_json(), "data": examples.report.to_json(), "notes": dict(data.notes)}
         write_durably(run / DATA_FILE, [(json.dumps(facts, indent=2) + "\n").encode()], replace=True)
-        write_checkpoint(out, config, begun.tokenizer_json, task.model.state_dict(), dtype=recipe.weights)
+        documents = {} if truecaser is None else {TRUECASE_FILE: truecaser.to_json()}
+        weights = task.model.state_dict()
+        write_checkpoint(out, config, begun.tokenizer_json, weights, dtype=recipe.weights, documents=documents)
     processes.wait()
     return trained
 

@@ -14,11 +14,13 @@ from kbengine.encoders.config import ARCHITECTURES, Architecture, EncoderConfig,
 from kbengine.encoders.encoder import find_encoder
 from kbengine.encoders.model import PhraseModel, build_model, empty_model
 from kbengine.encoders.pretrained import PretrainedBert, read_pretrained
-from kbengine.errors import EncoderError
+from kbengine.encoders.truecasing import Truecaser
+from kbengine.errors import EncoderError, InvalidOptionError
 from kbengine.training.options import require, require_count
 
 Frozen = Literal["none", "words", "embeddings"]
 FROZEN: tuple[Frozen, ...] = get_args(Frozen)
+_PASSAGE_TOKENS = 176
 _FROZEN_NAMES = {"none": (), "words": ("embeddings.word_embeddings.",), "embeddings": ("embeddings.",)}
 
 
@@ -66,6 +68,7 @@ class InitialModel:
 
     model: PhraseModel
     tokenizer_json: str
+    truecaser: Truecaser | None = None
 
 
 def initial_model(options: ModelOptions, *, seed: int = 0) -> InitialModel:
@@ -75,6 +78,7 @@ def initial_model(options: ModelOptions, *, seed: int = 0) -> InitialModel:
         EncoderError: there is no such model, it is no BERT, or it cannot have the architecture asked for.
     """
     directory = find_encoder(options.init)
+    truecaser = None
     if directory is not None:
         checkpoint = read_checkpoint(directory)
         config = _configured(checkpoint.config, options)
@@ -83,17 +87,24 @@ def initial_model(options: ModelOptions, *, seed: int = 0) -> InitialModel:
                 f"{options.init} is a {checkpoint.config.architecture} encoder, {config.architecture} was asked for; "
                 "start from a BERT model for that"
             )
-        weights, tokenizer_json = checkpoint.weights, checkpoint.tokenizer_json
+        weights, tokenizer_json, truecaser = checkpoint.weights, checkpoint.tokenizer_json, checkpoint.truecaser
     else:
         bert = read_pretrained(options.init)
-        fresh = EncoderConfig(options.architecture or "shared-query", bert.backbone, uncased=bert.uncased)
+        fresh = EncoderConfig(
+            options.architecture or "shared-query",
+            bert.backbone,
+            uncased=bert.uncased,
+            max_passage_tokens=min(_PASSAGE_TOKENS, bert.backbone.max_position_embeddings),
+        )
         config = _configured(fresh, options)
         weights, tokenizer_json = _from_bert(bert, config, seed), bert.tokenizer_json
     model = empty_model(config, dropout=options.dropout)
     model.load_state_dict({name: tensor.clone() for name, tensor in weights.items()}, strict=True, assign=True)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not any(part in name for part in _FROZEN_NAMES[options.frozen]))
-    return InitialModel(model, tokenizer_json)
+    if options.truecase and config.uncased:
+        raise InvalidOptionError(f"truecase is on, but {options.init} is uncased: case makes no difference to it")
+    return InitialModel(model, tokenizer_json, truecaser)
 
 
 def _configured(config: EncoderConfig, options: ModelOptions) -> EncoderConfig:

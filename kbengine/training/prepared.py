@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from kbengine.encoders.config import EncoderConfig
 from kbengine.encoders.encoder import PassageText
-from kbengine.encoders.query_input import query_ids
+from kbengine.encoders.query_input import QueryInput, query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
+from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, windows
 from kbengine.errors import QueryError, TrainingDataError
 from kbengine.progress import NoProgress, ProgressSink
@@ -90,6 +91,7 @@ def prepare(
     config: EncoderConfig,
     *,
     with_negatives: bool = False,
+    truecaser: Truecaser | None = None,
     progress: ProgressSink | None = None,
 ) -> PreparedSet:
     """Return the examples as token ids.
@@ -102,6 +104,7 @@ def prepare(
         tokenizer: the model's.
         config: the model's.
         with_negatives: whether to prepare mined passages too.
+        truecaser: restores the case of queries, as the encoder will.
         progress: shown the examples.
 
     Raises:
@@ -120,7 +123,7 @@ def prepare(
     prepared: list[PreparedExample] = []
     for begin in range(0, len(examples), _CHUNK):
         some = range(begin, min(begin + _CHUNK, len(examples)))
-        queries = _queries([examples[i] for i in some], tokenizer, config, notes)
+        queries = _queries(restored([examples[i].query for i in some], truecaser), tokenizer, config, notes)
         for i, query in zip(some, queries, strict=True):
             if query is not None:
                 golds = _golds(examples[i], tokens[owners[i]], config, notes)
@@ -168,21 +171,21 @@ def _passages(
 
 
 def _queries(
-    examples: Sequence[TrainingExample], tokenizer: TextTokenizer, config: EncoderConfig, notes: Counter[str]
+    queries: Sequence[QueryInput], tokenizer: TextTokenizer, config: EncoderConfig, notes: Counter[str]
 ) -> list[list[int] | None]:
     """Return each query's ids, None where it has none."""
     limits = config.max_query_tokens
     try:
-        made = query_ids([example.query for example in examples], tokenizer, limits, truncate=True)
+        made = query_ids(queries, tokenizer, limits, truncate=True)
     except QueryError as e:
-        if len(examples) == 1:
+        if len(queries) == 1:
             notes[f"query cannot be read: {e.code}"] += 1
             return [None]
         # One of them is bad: halves find it without asking for each alone.
-        middle = len(examples) // 2
+        middle = len(queries) // 2
         return [
-            *_queries(examples[:middle], tokenizer, config, notes),
-            *_queries(examples[middle:], tokenizer, config, notes),
+            *_queries(queries[:middle], tokenizer, config, notes),
+            *_queries(queries[middle:], tokenizer, config, notes),
         ]
     notes["query cut"] += sum(query.truncated for query in made)
     return [query.ids for query in made]

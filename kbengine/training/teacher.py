@@ -18,6 +18,7 @@ from kbengine.errors import TrainingError
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.training.batches import Teacher
 from kbengine.training.examples import TrainingExample
+from kbengine.training.processes import Processes
 from storage.durable import write_durably
 
 SHARD_EXAMPLES = 2048
@@ -44,12 +45,13 @@ def teacher_logits(
     tokenizer: TextTokenizer,
     folder: Path,
     *,
+    processes: Processes | None = None,
     progress: ProgressSink | None = None,
 ) -> list[Teacher | None]:
     """Return the logits of each example's passage tokens, float16; None for examples without an answer phrase.
 
     They are kept in shards of 2,048 examples; shards that are there already for the same reader and examples are used,
-    so an interrupted computation goes on where it was.
+    so an interrupted computation goes on where it was. Several processes share the shards among them.
 
     Raises:
         TrainingError: the reader cuts passages into other tokens than the encoder.
@@ -58,17 +60,22 @@ def teacher_logits(
     progress = progress or NoProgress()
     folder.mkdir(parents=True, exist_ok=True)
     progress.begin("asking the teacher", len(examples), "examples")
-    found: list[Teacher | None] = []
-    for begin in range(0, len(examples), SHARD_EXAMPLES):
-        some = examples[begin : begin + SHARD_EXAMPLES]
-        path = folder / f"{begin // SHARD_EXAMPLES:05d}.safetensors"
+    rank, world = (processes.rank, processes.world) if processes is not None else (0, 1)
+    shards = [examples[begin : begin + SHARD_EXAMPLES] for begin in range(0, len(examples), SHARD_EXAMPLES)]
+    paths = [folder / f"{number:05d}.safetensors" for number in range(len(shards))]
+    for path, some in list(zip(paths, shards, strict=True))[rank::world]:
         key = _key(reader, some)
-        shard = _read_shard(path, key)
+        if _read_shard(path, key) is None:
+            _write_shard(path, key, _ask(reader, some, tokenizer))
+        progress.advance(len(some) * world)
+    if processes is not None:
+        processes.wait()
+    found: list[Teacher | None] = []
+    for path, some in zip(paths, shards, strict=True):
+        shard = _read_shard(path, _key(reader, some))
         if shard is None:
-            shard = _ask(reader, some, tokenizer)
-            _write_shard(path, key, shard)
+            raise TrainingError(f"{path} was written a moment ago and cannot be read; check the disk")
         found += shard
-        progress.advance(len(some))
     return found
 
 

@@ -31,7 +31,7 @@ from tests.tiny_reader import tiny_reader_config
 from tests.toy_reading import toy_examples
 
 TOKENIZER = tiny_tokenizer_json()
-NO_NEGATIVES = ReaderTrainingOptions(negative_fraction=0)
+NO_NEGATIVES = ReaderTrainingOptions(negative_fraction=0, untitled_fraction=0)
 LEARN = LoopOptions(
     epochs=12, batch_size=16, device="cpu", dtype="float32", optimizer=OptimizerOptions(learning_rate=3e-3)
 )
@@ -79,7 +79,7 @@ def test_negatives_teach_which_passage_answers(tmp_path: Path) -> None:
     """After training with mined passages, the margin is positive on passages that answer and not on such ones."""
     mined = ("water boils at one hundred degrees", "light travels faster than sound in air , glass and water")
     examples = [replace(each, negatives=mined) for each in toy_examples(200, seed=1)]
-    task = new_task(examples, options=ReaderTrainingOptions(negative_fraction=1))
+    task = new_task(examples, options=ReaderTrainingOptions(negative_fraction=1, untitled_fraction=0))
     train(task, LEARN, tmp_path / "run")
     reader = Reader.from_model(task.model, TOKENIZER, device="cpu", dtype="float32")
     unseen = toy_examples(20, seed=2)
@@ -115,7 +115,7 @@ def test_what_does_not_answer_has_cls_as_its_target() -> None:
     """Unanswerable questions, and the negatives of answerable ones."""
     unanswerable = toy_examples(1, seed=0, with_unanswerable=True)[0]
     mined = replace(toy_examples(2, seed=0)[1], negatives=("light and glass",))
-    task = new_task([unanswerable, mined], options=ReaderTrainingOptions(negative_fraction=1))
+    task = new_task([unanswerable, mined], options=ReaderTrainingOptions(negative_fraction=1, untitled_fraction=0))
     batch = next(b for b in (task.collate([0, 1], epoch=epoch) for epoch in range(20)) if len(b.input_ids) == 3)
     assert marked(batch, 0) == ([0], [0])
     assert marked(batch, 1) != ([0], [0])
@@ -125,7 +125,7 @@ def test_what_does_not_answer_has_cls_as_its_target() -> None:
 def test_a_mined_passage_and_the_right_one_look_alike() -> None:
     """Mined passages have no title: the right passage is then read without one too, or titles would tell."""
     mined = replace(toy_examples(2, seed=0)[1], negatives=("light and glass",), title="Rainforest")
-    task = new_task([mined], options=ReaderTrainingOptions(negative_fraction=1))
+    task = new_task([mined], options=ReaderTrainingOptions(negative_fraction=1, untitled_fraction=0))
     title = task._tokenizer.ids(["Rainforest"])[0]
     batches = [task.collate([0], epoch=epoch) for epoch in range(20)]
     assert {len(batch.input_ids) for batch in batches} == {1, 2}  # no other page: half of the draws find nothing
@@ -134,12 +134,22 @@ def test_a_mined_passage_and_the_right_one_look_alike() -> None:
         assert titled == ([True] if len(batch.input_ids) == 1 else [False, False])
 
 
+def test_some_passages_are_read_without_their_title() -> None:
+    """Always, never, or sometimes; a negative then comes without one too."""
+    examples = [replace(each, title="Rainforest") for each in toy_examples(4, seed=0)]
+    for fraction, expected in ((0.0, {True}), (1.0, {False}), (0.5, {True, False})):
+        task = new_task(examples, options=ReaderTrainingOptions(negative_fraction=0, untitled_fraction=fraction))
+        title = task._tokenizer.ids(["Rainforest"])[0][0]
+        rows = [row for epoch in range(6) for row in task.collate([0, 1, 2, 3], epoch=epoch).input_ids.tolist()]
+        assert {title in row for row in rows} == expected
+
+
 def test_long_passages_are_seen_where_the_answer_is_and_where_it_is_not() -> None:
     """The window with the answer has it marked; one without is a negative of its own page."""
     text = " ".join(SENTENCES)
     start = text.index("Tokyo")
     example = replace(toy_examples(1, seed=0)[0], passage=text, answers=(Span(start, start + 5),), title="")
-    task = new_task([example], options=ReaderTrainingOptions(negative_fraction=1))
+    task = new_task([example], options=ReaderTrainingOptions(negative_fraction=1, untitled_fraction=0))
     seen = [task.collate([0], epoch=epoch) for epoch in range(20)]
     sizes = {len(batch.input_ids) for batch in seen}
     assert sizes == {1, 2}  # no other page to draw from: half of the draws find nothing
@@ -154,7 +164,7 @@ def test_long_passages_are_seen_where_the_answer_is_and_where_it_is_not() -> Non
 
 def test_batches_depend_on_the_epoch_alone() -> None:
     """The same epoch gives the same batch, another one other negatives."""
-    task = new_task(toy_examples(30, seed=1), options=ReaderTrainingOptions(negative_fraction=1))
+    task = new_task(toy_examples(30, seed=1), options=ReaderTrainingOptions(negative_fraction=1, untitled_fraction=0))
     first, again, other = (task.collate([0, 1, 2], epoch=epoch) for epoch in (0, 0, 1))
     assert torch.equal(first.input_ids, again.input_ids)
     assert first.input_ids.shape != other.input_ids.shape or not torch.equal(first.input_ids, other.input_ids)
