@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
 from kbengine.filtering import FilterOptions
-from kbengine.query import Effort, Query, SearchOptions, Unit, Weights
+from kbengine.query import Effort, Query, SearchOptions, Strategy, Unit, Weights
 from kbengine.sparse.agreement import agreeing_encoder
 from storage.alias_records import NewAlias
 
@@ -48,6 +48,7 @@ class SearchKeywords(TypedDict, total=False):
     max_phrase_tokens: int | None
     explain: bool
     truncate: bool
+    strategy: Strategy | None
 
 
 class KnowledgeBase:
@@ -141,7 +142,8 @@ class KnowledgeBase:
             query: a question, a `Query` (see `adapters.tasks` for the other tasks), or a sequence of them.
             **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there
                 are no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`,
-                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it).
+                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it),
+                `strategy` (dense, dfs, sfs, hybrid: where candidates come from).
 
         Raises:
             QueryError: a query is empty or too long.
