@@ -14,6 +14,7 @@ from torch import Tensor
 from kbengine.encoders.config import EncoderConfig
 from kbengine.encoders.query_input import query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
+from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import windows
 from kbengine.errors import TrainingError
 from kbengine.results import Span
@@ -93,12 +94,19 @@ class Featurizer:
     """Turns texts into token rows and these into padded inputs; depends on its arguments alone."""
 
     def __init__(
-        self, tokenizer: TextTokenizer, config: EncoderConfig, is_content: NDArray[np.bool_], orders: Sequence[int]
+        self,
+        tokenizer: TextTokenizer,
+        config: EncoderConfig,
+        is_content: NDArray[np.bool_],
+        orders: Sequence[int],
+        *,
+        truecaser: Truecaser | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.config = config
         self._is_content = is_content
         self._orders = tuple(orders)
+        self._truecaser = truecaser
 
     def passage(self, example: TrainingExample) -> TokenRow:
         """Return the gold passage: the window that has the first answer in it, or the first one."""
@@ -126,7 +134,8 @@ class Featurizer:
 
     def query(self, example: TrainingExample) -> TokenRow:
         """Return the query, cut where it is too long."""
-        (row,) = query_ids([example.query], self.tokenizer, self.config.max_query_tokens, truncate=True)
+        asked = restored([example.query], self._truecaser)
+        (row,) = query_ids(asked, self.tokenizer, self.config.max_query_tokens, truncate=True)
         return TokenRow(np.array(row.ids, dtype=np.int64), 1)
 
     def padded(self, rows: Sequence[TokenRow]) -> Inputs:

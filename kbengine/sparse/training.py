@@ -11,6 +11,7 @@ import torch
 from kbengine.encoders.checkpoint import CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE, read_checkpoint, write_checkpoint
 from kbengine.encoders.encoder import find_encoder
 from kbengine.encoders.tokenization import TextTokenizer
+from kbengine.encoders.truecasing import TRUECASE_FILE
 from kbengine.errors import EncoderError
 from kbengine.progress import ProgressSink
 from kbengine.sparse.batches import Featurizer
@@ -84,18 +85,23 @@ def train_sparse(
     torch.manual_seed(loop.seed)
     heads = SparseHeads(config)
     model = checkpoint.model(dropout=0.1 if options.train_encoder else 0.0)
-    featurizer = Featurizer(tokenizer, checkpoint.config, is_content, config.orders)
+    featurizer = Featurizer(tokenizer, checkpoint.config, is_content, config.orders, truecaser=checkpoint.truecaser)
     task = SparseTask(model, heads, featurizer, examples, options, development=development, seed=loop.seed)
     run = out.with_name(out.name + RUN_FOLDER_SUFFIX)
     report = train(task, loop, run, resume=resume, processes=processes, progress=progress, stop=stop)
     if processes.is_main:
         if options.train_encoder:
             weights = model.state_dict()
-            write_checkpoint(out, checkpoint.config, checkpoint.tokenizer_json, weights, dtype="float16")
+            cases = checkpoint.truecaser
+            documents = {} if cases is None else {TRUECASE_FILE: cases.to_json()}
+            write_checkpoint(
+                out, checkpoint.config, checkpoint.tokenizer_json, weights, dtype="float16", documents=documents
+            )
             write_sparse(out, heads)
         else:
             # The encoder's own files as they are: its fingerprint stays, and knowledge bases built with it stay valid.
-            own = {name: (directory / name).read_bytes() for name in (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE)}
+            names = (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE, TRUECASE_FILE)
+            own = {name: (directory / name).read_bytes() for name in names if (directory / name).exists()}
             write_directory(out, own | sparse_files(heads))
     processes.wait()
     return report
