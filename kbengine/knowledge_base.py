@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
 from kbengine.filtering import FilterOptions
-from kbengine.query import Effort, Query, SearchOptions, Unit, Weights
+from kbengine.query import Effort, Query, SearchOptions, Strategy, Unit, Weights
+from kbengine.sparse.agreement import agreeing_encoder
 from storage.alias_records import NewAlias
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class SearchKeywords(TypedDict, total=False):
     max_phrase_tokens: int | None
     explain: bool
     truncate: bool
+    strategy: Strategy | None
 
 
 class KnowledgeBase:
@@ -61,14 +63,16 @@ class KnowledgeBase:
         from storage.reader import KBReader
 
         self.path = path
-        self.encoder = encoder
         self._options = options
         self._reader = KBReader.open(path, index_device=options.index_device)
+        settings = self._reader.settings
         try:
-            _check_encoder(encoder, self._reader.settings.encoder_name, self._reader.settings.encoder_fingerprint, path)
+            _check_encoder(encoder, settings.encoder_name, settings.encoder_fingerprint, path)
+            encoder = agreeing_encoder(encoder, settings.sparse_model, path)
         except EncoderMismatchError:
             self._reader.close()
             raise
+        self.encoder = encoder
         self._searcher = Searcher(self._reader, encoder)
         self._write_lock = threading.Lock()
         self._writer: Any = None
@@ -138,7 +142,8 @@ class KnowledgeBase:
             query: a question, a `Query` (see `adapters.tasks` for the other tasks), or a sequence of them.
             **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there
                 are no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`,
-                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it).
+                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it),
+                `strategy` (dense, dfs, sfs, hybrid: where candidates come from).
 
         Raises:
             QueryError: a query is empty or too long.

@@ -174,7 +174,7 @@ class KBWriter:
             StorageFullError: No space; nothing was changed and the writer stays usable.
         """
         documents = list(documents)
-        check_documents(documents, d=self._settings.d)
+        check_documents(documents, d=self._settings.d, sparse_model=self._settings.sparse_model)
         with self._session.mutex:
             with self._session.reading() as connection:
                 earlier = commit_of(connection, op_id)
