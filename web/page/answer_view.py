@@ -39,7 +39,6 @@ class Place:
     """One place that speaks for an answer; offsets are into the paragraph of the user's document."""
 
     title: str
-    address: str
     doc_id: str
     section: str | None
     paragraph: int
@@ -53,14 +52,19 @@ class Place:
     citation: str
     kilt_json: str
 
+    def address_from(self, back: str | None) -> str:
+        """Return the address of its document, which then leads back to the search."""
+        return document_address(self.doc_id, self.paragraph, back=back)
+
 
 @dataclass(frozen=True)
 class AnswerCard:
-    """One answer with its places, best first."""
+    """One answer with its places, best first; the sentence is not shown again when it is the answer itself."""
 
     rank: int
     text: str
     is_long: bool
+    shows_sentence: bool
     score: float
     score_percent: float
     probability: float | None
@@ -133,9 +137,10 @@ def safe_source(url: str | None) -> str | None:
     return url
 
 
-def document_address(doc_id: str, paragraph: int | None = None) -> str:
-    """Return the address of the document's own page, at one of its paragraphs."""
-    return f"/document?{urlencode({'id': doc_id})}" + ("" if paragraph is None else f"#p{paragraph}")
+def document_address(doc_id: str, paragraph: int | None = None, *, back: str | None = None) -> str:
+    """Return the address of the document's own page, at one of its paragraphs, with a way back to a search."""
+    parameters = {"id": doc_id} | ({} if back is None else {"back": back})
+    return f"/document?{urlencode(parameters)}" + ("" if paragraph is None else f"#p{paragraph}")
 
 
 def _card(answer: Answer, top: float, generation: int, kb_name: str) -> AnswerCard:
@@ -144,6 +149,7 @@ def _card(answer: Answer, top: float, generation: int, kb_name: str) -> AnswerCa
         rank=answer.rank,
         text=answer.text,
         is_long=answer.unit in ("sentence", "passage"),
+        shows_sentence="".join(piece.text for piece in places[0].sentence).strip() != answer.text.strip(),
         score=answer.score,
         score_percent=round(min(max(100 * answer.score / top, 0.0), 100.0), 1) if top > 0 else 0.0,
         probability=answer.probability,
@@ -163,7 +169,6 @@ def _place(evidence: Evidence, generation: int, kb_name: str) -> Place:
     citation += f"generation {generation}, document {document.doc_id}." + (f" {source}" if source else "")
     return Place(
         title=document.title,
-        address=document_address(document.doc_id, passage.ordinal),
         doc_id=document.doc_id,
         section=passage.section,
         paragraph=passage.ordinal,

@@ -8,25 +8,20 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from adapters.calibration import DEFAULT_UNITS
 from adapters.errors import TaskInputError
 from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, TaskRequest
 from adapters.tasks import END_MENTION, START_MENTION, TASKS, Task
 from kbengine.errors import InvalidOptionError
 from kbengine.query import EFFORTS, MAX_K, UNITS, Effort, Unit
 from kbengine.results import Span
+from web import limits
 
 if TYPE_CHECKING:
     from werkzeug.datastructures import MultiDict
 
     from adapters.answerer import AnswerOptions
-    from web.settings import Limits
 
-DEFAULT_UNITS: Mapping[Task, Unit] = {
-    "question": "phrase",
-    "slot-filling": "phrase",
-    "entity-linking": "document",
-    "dialogue": "document",
-}
 _MARK = re.compile(f"{re.escape(START_MENTION)}|{re.escape(END_MENTION)}")
 
 
@@ -109,7 +104,7 @@ class Asking:
             return ()
         return tuple(marked.text[span.start : span.end] for span in marked.mentions)
 
-    def requests(self, limits: Limits) -> list[TaskRequest]:
+    def requests(self) -> list[TaskRequest]:
         """Return what the engine is asked: one request, or one for each mention.
 
         Raises:
@@ -118,9 +113,9 @@ class Asking:
         if self.problems:
             raise TaskInputError("; ".join(self.problems))
         for text in (self.q, self.subject, self.relation, self.text, *self.turns):
-            if len(text) > limits.text_chars:
+            if len(text) > limits.TEXT_CHARS:
                 raise TaskInputError(
-                    f"a text has {len(text):,} characters, wanted at most {limits.text_chars:,}; shorten it"
+                    f"a text has {len(text):,} characters, wanted at most {limits.TEXT_CHARS:,}; shorten it"
                 )
         match self.task:
             case "question":
@@ -131,24 +126,24 @@ class Asking:
                     raise TaskInputError(f"the {missing} is empty; fill in both, such as 'Marie Curie' and 'spouse'")
                 return [SlotRequest(self.subject, self.relation)]
             case "entity-linking":
-                return self._linking_requests(limits)
+                return self._linking_requests()
             case "dialogue":
-                if len(self.turns) > limits.turns:
-                    raise TaskInputError(f"{len(self.turns)} turns, wanted at most {limits.turns}; leave out old ones")
+                if len(self.turns) > limits.TURNS:
+                    raise TaskInputError(f"{len(self.turns)} turns, wanted at most {limits.TURNS}; leave out old ones")
                 return [DialogueRequest(self.turns)]
 
-    def _linking_requests(self, limits: Limits) -> list[TaskRequest]:
+    def _linking_requests(self) -> list[TaskRequest]:
         marked = marked_text(self.text)
         if not marked.mentions:
             raise TaskInputError(
                 f"no mention is marked; select it in the text, or write {START_MENTION} before and {END_MENTION} "
                 "after it"
             )
-        if len(marked.mentions) > limits.spans:
-            raise TaskInputError(f"{len(marked.mentions)} mentions, wanted at most {limits.spans}; split the text")
+        if len(marked.mentions) > limits.SPANS:
+            raise TaskInputError(f"{len(marked.mentions)} mentions, wanted at most {limits.SPANS}; split the text")
         return [LinkingRequest(marked.text, mention) for mention in marked.mentions]
 
-    def options(self, limits: Limits) -> AnswerOptions:
+    def options(self) -> AnswerOptions:
         """Return how the engine shall answer; score parts are always asked for, the page shows them.
 
         Raises:
@@ -156,8 +151,8 @@ class Asking:
         """
         from adapters.answerer import AnswerOptions
 
-        if self.k > limits.k:
-            raise InvalidOptionError(f"k is {self.k}, wanted 1 to {limits.k}; ask for fewer answers")
+        if self.k > limits.K:
+            raise InvalidOptionError(f"k is {self.k}, wanted 1 to {limits.K}; ask for fewer answers")
         return AnswerOptions(
             k=self.k, unit=self.unit, effort=self.effort, threshold=self.threshold, explain=True, truncate=True
         )
@@ -187,6 +182,7 @@ def read_asking(parameters: MultiDict[str, str]) -> Asking:
     """Return the state that an address holds; what cannot be read is named in `problems` and has its default."""
     problems: list[str] = []
     task = _choice(parameters, "task", TASKS, "question", problems)
+    unit = _choice(parameters, "unit", UNITS, None, problems)
     k_text, threshold_text = parameters.get("k", "").strip(), parameters.get("threshold", "").strip()
     k, threshold = 10, None
     if k_text:
@@ -209,7 +205,7 @@ def read_asking(parameters: MultiDict[str, str]) -> Asking:
         turns=tuple(
             turn.strip() for part in parameters.getlist("turn") for turn in part.splitlines() if turn.strip()
         ),
-        unit=_choice(parameters, "unit", UNITS, None, problems),
+        unit=None if unit == DEFAULT_UNITS[task] else unit,
         k=k,
         effort=_choice(parameters, "effort", EFFORTS, "normal", problems),
         threshold=threshold,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 from flask.blueprints import BlueprintSetupState
 from werkzeug.exceptions import HTTPException
 
@@ -12,19 +12,13 @@ from kbengine import __version__
 from storage.errors import KBError
 from web.page import library, searching, state
 from web.page.page_state import PAGE_STATE, PageState
-from web.page.origin import check_origin
 from web.page.problems import http_problem, kb_problem
 from web.service import current_service
 
 page = Blueprint("page", __name__, template_folder="../templates", static_folder="../static", static_url_path="/static")
 
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-"""Nothing inline, nothing from elsewhere, no frame around the page."""
-
-page.add_url_rule("/", "ask", searching.ask, methods=["GET", "POST"])
+page.add_url_rule("/", "ask", searching.ask)
+page.add_url_rule("/", "ask_long", searching.ask_long, methods=["POST"])
 page.add_url_rule("/compare", "compare", searching.compare)
 page.add_url_rule("/documents", "documents", library.documents)
 page.add_url_rule("/documents", "add_documents", library.add, methods=["POST"])
@@ -34,7 +28,6 @@ page.add_url_rule("/document/restore", "restore_document", library.restore, meth
 page.add_url_rule("/status", "status", state.status)
 page.add_url_rule("/status/verify", "verify", state.verify, methods=["POST"])
 
-page.before_request(check_origin)
 page.register_error_handler(KBError, kb_problem)
 page.register_error_handler(HTTPException, http_problem)
 
@@ -46,15 +39,10 @@ def _keep_state(setup: BlueprintSetupState) -> None:
 
 
 @page.after_request
-def _secure(response: Response) -> Response:
-    """Return the answer with the headers that keep scripts of others out and addresses in."""
-    response.headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
-    response.headers["X-Content-Type-Options"] = "nosniff"
+def _own_headers(response: Response) -> Response:
+    """Return the answer with what differs from the service's own headers (`web/headers.py`)."""
+    # With "no-referrer" browsers send forms with `Origin: null`, which is what a stranger's page could look like.
     response.headers["Referrer-Policy"] = "same-origin"
-    response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
-    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
-    if request.endpoint != "page.static":
-        response.headers["Cache-Control"] = "no-store"
     return response
 
 

@@ -14,7 +14,9 @@ from adapters.requests import LinkingRequest
 from adapters.tasks import Task
 from kbengine.query import EFFORTS, UNITS
 from storage.errors import KBError, UsageError
+from web import limits
 from web.deadline import Deadline
+from web.guards import FORM_TYPES, access, body
 from web.page.answer_view import AnswerList, answer_list, timing_bars
 from web.page.as_code import curl_code, python_code
 from web.page.asking import Asking, marked_text, read_asking
@@ -67,11 +69,21 @@ class LinkedPiece:
     entity: str | None = None
 
 
-def ask() -> BaseResponse:
-    """Return the search page; a posted form is answered by the address that holds it, if that is short enough."""
-    asking = read_asking(request.values)
-    if request.method == "POST" and len(asking.address()) <= MAX_ADDRESS_CHARS:
-        return redirect(asking.address(), 303)
+def ask() -> Response:
+    """Return the search page, with the answers when its address asks for something."""
+    return _asked(read_asking(request.args))
+
+
+@access("read")
+@body(*FORM_TYPES)
+def ask_long() -> BaseResponse:
+    """Return the way to the address that holds the posted form; where that were too long, the answers themselves."""
+    asking = read_asking(request.form)
+    address = asking.address()
+    return redirect(address, 303) if len(address) <= MAX_ADDRESS_CHARS else _asked(asking)
+
+
+def _asked(asking: Asking) -> Response:
     service = current_service()
     values = _form_values(asking, service)
     if asking.is_empty and not asking.problems:
@@ -85,10 +97,9 @@ def ask() -> BaseResponse:
 
 
 def _answers(asking: Asking, service: Service) -> tuple[list[TaskRequest], list[TaskAnswer]]:
-    limits = service.settings.limits
-    requests = asking.requests(limits)
+    requests = asking.requests()
     deadline = Deadline.after(service.settings.deadline_s)
-    return requests, service.engine.ask(requests, asking.options(limits), deadline)
+    return requests, service.engine.ask(requests, asking.options(), deadline)
 
 
 def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
@@ -102,8 +113,8 @@ def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
         "teaching": TEACHING,
         "units": [(unit, unit.capitalize()) for unit in UNITS],
         "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
-        "max_k": service.settings.limits.k,
-        "max_text": service.settings.limits.text_chars,
+        "max_k": limits.K,
+        "max_text": limits.TEXT_CHARS,
         "relations": RelationTable.load() if asking.task == "slot-filling" else (),
         "counts": counts,
         "is_kb_empty": not info.documents,
@@ -129,7 +140,7 @@ def _results(
         one.text[one.mention.start : one.mention.end] if isinstance(one, LinkingRequest) else "" for one in requests
     ]
     lists = [answer_list(answer, kb_name=kb_name) for answer in answers]
-    address = asking.address()
+    address, needs_key = asking.address(), service.settings.require_key
     return {
         "answered": True,
         "groups": [AnswerGroup(name, one) for name, one in zip(names, lists, strict=True)],
@@ -138,8 +149,8 @@ def _results(
         "total_ms": max(one.total_ms for one in lists),
         "permalink": address if len(address) <= MAX_ADDRESS_CHARS else None,
         "compare_address": asking.address(url_for("page.compare")),
-        "curl": curl_code(asking, request.host_url),
-        "python": python_code(asking, kb_name),
+        "curl": curl_code(asking, request.host_url, needs_key=needs_key),
+        "python": python_code(asking, request.host_url, needs_key=needs_key),
     }
 
 
