@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder
     from kbengine.results import SearchResult
     from storage.information import KBInfo
-    from storage.records import Commit
+    from storage.reader import KBReader
+    from storage.records import JSON, Commit
 
 
 @dataclass(frozen=True)
@@ -186,16 +187,52 @@ class KnowledgeBase:
         with self._write_lock:
             self._open_writer().compact(purge=purge)
 
+    @property
+    def generation(self) -> int:
+        """Return the number of the newest commit, which the next search will see."""
+        return self._reader.snapshot().generation
+
+    def setting(self, key: str) -> JSON:
+        """Return the value stored with the knowledge base under `key`, None when there is none."""
+        return self._reader.setting(key)
+
+    def set_setting(self, key: str, value: JSON) -> None:
+        """Store a JSON value with the knowledge base: a commit, which every reader sees from then on.
+
+        Raises:
+            InvalidOptionError: the key is one of those that say what is stored, or the value is no JSON.
+            LockedError: another process is writing.
+        """
+        with self._write_lock:
+            self._open_writer().set_setting(key, value)
+
     def info(self) -> KBInfo:
         """Return counts, sizes, settings and the last commits."""
         return self._reader.info()
 
-    def close(self) -> None:
-        """Finish background merging, give the writer lock back and close all files."""
+    @property
+    def reader(self) -> KBReader:
+        """Return the reader behind the searches: listings, texts and snapshots."""
+        return self._reader
+
+    @property
+    def writing(self) -> Literal["no", "idle", "merging"]:
+        """Tell whether this process holds the writer lock, and whether it is merging segments in the background."""
+        with self._write_lock:
+            if self._writer is None:
+                return "no"
+            return "merging" if self._writer.merging else "idle"
+
+    def release_writer(self) -> None:
+        """Finish background merging and give the writer lock back, so that other processes may write."""
         with self._write_lock:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+
+    def close(self) -> None:
+        """Finish background merging, give the writer lock back and close all files."""
+        self.release_writer()
         self._reader.close()
 
     def _open_writer(self) -> Any:

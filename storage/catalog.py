@@ -106,6 +106,13 @@ def commit_of(connection: Connection, op_id: str | None) -> Commit | None:
     )
 
 
+def op_ids_beginning(connection: Connection, prefix: str) -> list[str]:
+    """The names of the operations that begin so."""
+    op_id = schema.generations.c.op_id
+    statement = select(op_id).where(op_id >= prefix, op_id < prefix + chr(0x10FFFF))
+    return list(connection.execute(statement).scalars())
+
+
 def insert_generation(
     connection: Connection,
     commit: Commit,

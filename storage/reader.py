@@ -25,6 +25,7 @@ from storage.catalog import (
     document_record,
     live_segments,
     newest_generation_number,
+    op_ids_beginning,
     passage_record,
 )
 from storage.database import (
@@ -43,9 +44,9 @@ from storage.errors import (
     UnknownDocumentError,
 )
 from storage.information import KBInfo, gather_info
-from storage.records import DocumentRecord, PassageRecord
+from storage.records import JSON, DocumentRecord, PassageRecord
 from storage.segment_cache import DEFER_ROWS, SegmentCache
-from storage.settings import KBSettings, read_settings
+from storage.settings import KBSettings, read_setting, read_settings
 from storage.snapshot import LoadedSegment, Snapshot
 
 __all__ = ["KBReader"]
@@ -145,6 +146,11 @@ class KBReader:
     def settings(self) -> KBSettings:
         """What the knowledge base was made with, as of the newest snapshot."""
         return self._settings
+
+    def setting(self, key: str) -> JSON:
+        """The value stored under `key` by `KBWriter.set_setting`, as of the newest commit; None when there is none."""
+        with translated(self.path), self._engine.connect() as connection:
+            return read_setting(connection, key)
 
     # -- snapshots
 
@@ -366,6 +372,11 @@ class KBReader:
                     by_document[row["document_id"]].append(passage_record(row))
                 for document in chunk:
                     yield document, by_document[document.document_id]
+
+    def op_ids(self, prefix: str) -> list[str]:
+        """The names of the committed operations that begin so."""
+        with translated(self.path), self._engine.connect() as connection:
+            return op_ids_beginning(connection, prefix)
 
     def info(self) -> KBInfo:
         """What the knowledge base holds and how large it is; reads all passages' counts, so not for each query."""

@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from kbengine.errors import UnknownDocumentError
+from kbengine.query import SearchOptions
+from kbengine.results import SearchResult
+from web.batching import BatchingOptions, MicroBatcher
+from web.deadline import Deadline
+from web.keeper import Keeper
+from web.page_tokens import page_position, page_token
+from web.verifying import Verification, VerifyState
+from web.writing import Writes
 
 if TYPE_CHECKING:
-    from adapters.answerer import AnswerOptions
+    from adapters.answerer import Answerer, AnswerOptions
     from adapters.answers import TaskAnswer
     from adapters.requests import TaskRequest
     from kbengine.corpus.document import CorpusDocument
-    from kbengine.errors import KBError
-    from kbengine.query import SearchOptions
-    from kbengine.results import SearchResult
+    from kbengine.knowledge_base import KnowledgeBase
     from storage.information import KBInfo
     from storage.records import Commit, DocumentRecord, PassageRecord
     from storage.verify import VerifyReport
-    from web.deadline import Deadline
+
+INFO_SECONDS = 5.0
+"""How long counts and sizes of one generation are taken as current (merging in the background changes sizes)."""
+SELF_QUERY = "ready"
+SELF_QUERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How queries are batched; see `ServiceSettings` for the meaning."""
+    """How the engine is run.
 
-    queue_size: int = 48
-    max_batch: int = 32
-    max_wait_ms: float = 2.0
+    Attributes:
+        batching: How queries are gathered.
+        refresh_s: How often commits of other processes are looked for between queries; each query looks by itself.
+        writer_idle_s: After how long without a change the writer lock is given back.
+    """
+
+    batching: BatchingOptions = field(default_factory=BatchingOptions)
+    refresh_s: float = 0.25
+    writer_idle_s: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -47,33 +67,102 @@ class StoredDocument:
 
 
 @dataclass(frozen=True)
-class VerifyState:
-    """The last verification: `state` is never, running, done or failed; `report` is the last finished one's."""
+class BatchFacts:
+    """What happened in one batch: its size, how long each query waited, and how long each stage of it took."""
 
-    state: str
-    started_at: str | None = None
-    finished_at: str | None = None
-    report: VerifyReport | None = None
-    problem: str | None = None
+    size: int
+    waits_s: Sequence[float]
+    timings_ms: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A plain text to search for, beside the requests of the tasks."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What queries have in common that may share a batch."""
+
+    kind: Literal["ask", "search", "pages"]
+    options: AnswerOptions | SearchOptions
 
 
 class Engine:
     """One knowledge base, its encoder and its micro-batcher; safe to use from any number of threads."""
 
+    def __init__(self, knowledge_base: KnowledgeBase, answerer: Answerer, options: EngineOptions | None = None) -> None:
+        options = options or EngineOptions()
+        self._knowledge_base = knowledge_base
+        self._answerer = answerer
+        self._timings: Mapping[str, float] = {}
+        self._observers: list[Callable[[BatchFacts], None]] = []
+        self._info: tuple[float, KBInfo] | None = None
+        self._info_lock = threading.Lock()
+        self._batcher = MicroBatcher(self._run_batch, options.batching, self._observe)
+        self._writes = Writes(knowledge_base)
+        self._verification = Verification(self._verify)
+        self._keeper = Keeper(self.refresh, self._release_idle_writer, options.refresh_s, options.writer_idle_s)
+
     @classmethod
     def open(cls, path: Path, options: EngineOptions | None = None) -> Engine:
-        """Return the engine of the knowledge base in `path`, its model loaded and warm."""
-        raise NotImplementedError
+        """Return the engine of the knowledge base in `path`, its model loaded and its segments open.
+
+        Raises:
+            StateError: there is no knowledge base, or it is not in a state to be searched.
+            CorruptError: a file is not what was written.
+        """
+        from adapters.answerer import Answerer
+        from kbengine.knowledge_base import KnowledgeBase
+
+        knowledge_base = KnowledgeBase.open(path)
+        engine = cls(knowledge_base, Answerer(knowledge_base), options)
+        return engine
+
+    # -- what is served
+
+    @property
+    def path(self) -> Path:
+        """Return the knowledge base's directory."""
+        return self._knowledge_base.path
 
     @property
     def generation(self) -> int:
         """Return the newest commit's number, of this or any other process."""
-        raise NotImplementedError
+        return self._knowledge_base.generation
 
     @property
     def encoder_fingerprint(self) -> str:
         """Return the fingerprint of the encoder."""
-        raise NotImplementedError
+        return self._knowledge_base.encoder.fingerprint
+
+    @property
+    def encoder_name(self) -> str:
+        """Return the name of the encoder."""
+        return self._knowledge_base.encoder.name
+
+    @property
+    def queue_depth(self) -> int:
+        """Return how many queries wait."""
+        return self._batcher.depth
+
+    @property
+    def pending_writes(self) -> int:
+        """Return how many changes are running or waiting."""
+        return self._writes.pending
+
+    @property
+    def problem(self) -> str | None:
+        """Return what keeps the newest commit from being served; None when nothing does."""
+        return self._keeper.problem
+
+    def subscribe(self, observer: Callable[[BatchFacts], None]) -> None:
+        """Call `observer` after each batch, in the batcher's thread."""
+        self._observers.append(observer)
+
+    # -- queries
 
     def ask(
         self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None, deadline: Deadline | None = None
@@ -85,22 +174,55 @@ class Engine:
             DeadlineError: there was no answer in time.
             QueryError: a request cannot be asked as it is.
         """
-        raise NotImplementedError
+        options = options or _answer_options()
+        if len(requests) == 1:
+            return [self._submit(_Key("ask", options), requests[0], deadline)]
+        answers: list[TaskAnswer] = []
+        for answer in self.ask_each([(request, options) for request in requests], deadline):
+            if isinstance(answer, Exception):
+                raise answer
+            assert not isinstance(answer, SearchResult)
+            answers.append(answer)
+        return answers
 
     def ask_each(
         self,
-        requests: Sequence[TaskRequest],
-        options: Sequence[AnswerOptions | None],
+        queries: Sequence[tuple[TaskRequest | SearchRequest, AnswerOptions | SearchOptions]],
         deadline: Deadline | None = None,
-    ) -> list[TaskAnswer | KBError]:
-        """Return for each request its answer, or the error that it alone has; order is kept."""
-        raise NotImplementedError
+    ) -> list[TaskAnswer | SearchResult | Exception]:
+        """Return for each request its answer, or the error that it alone has; order is kept.
+
+        A long list waits for its turn instead of being refused, and leaves room for single requests.
+        """
+        items: list[tuple[Hashable, Any]] = []
+        for request, options in queries:
+            if isinstance(request, SearchRequest):
+                items.append((_Key("search", options), request.text))
+            else:
+                items.append((_Key("ask", options), request))
+        return self._batcher.submit_many(items, deadline)
+
+    def pages_each(
+        self, requests: Sequence[TaskRequest], options: AnswerOptions, deadline: Deadline | None = None
+    ) -> list[SearchResult | Exception]:
+        """Return for each request its pages as a KILT submission has them, or the error that it alone has."""
+        return self._batcher.submit_many([(_Key("pages", options), request) for request in requests], deadline)
 
     def search(
         self, query: str, options: SearchOptions | None = None, deadline: Deadline | None = None
     ) -> SearchResult:
-        """Return the hits of a plain text."""
-        raise NotImplementedError
+        """Return the hits of a plain text; raises what `ask` raises."""
+        result: SearchResult = self._submit(_Key("search", options or SearchOptions()), query, deadline)
+        return result
+
+    def self_query(self) -> None:
+        """Ask the knowledge base something, as a check that answers can be given at all; raises what goes wrong."""
+        deadline = Deadline.after(SELF_QUERY_SECONDS)
+        (outcome,) = self._batcher.submit_many([(_Key("search", SearchOptions(k=1)), SELF_QUERY)], deadline)
+        if isinstance(outcome, Exception):
+            raise outcome
+
+    # -- documents
 
     def documents(self, query: str | None = None, limit: int = 50, page_token: str | None = None) -> DocumentPage:
         """Return live documents: all by id, or those that match the words of `query`, best first.
@@ -108,7 +230,9 @@ class Engine:
         Raises:
             PageTokenError: the token is not of such a listing.
         """
-        raise NotImplementedError
+        if query is None or not query.strip():
+            return self._documents_by_id(limit, page_token)
+        return self._matching_documents(query, limit, page_token)
 
     def document(self, doc_id: str) -> StoredDocument:
         """Return the live document with its passages.
@@ -116,7 +240,12 @@ class Engine:
         Raises:
             UnknownDocumentError: there is none.
         """
-        raise NotImplementedError
+        reader = self._knowledge_base.reader
+        try:
+            record = reader.document(doc_id)
+        except UnknownDocumentError:
+            raise UnknownDocumentError(f"no document {doc_id!r}; the listing of documents has the ids") from None
+        return StoredDocument(record, tuple(reader.passages_of_document(record.document_id)))
 
     def add_documents(
         self, documents: Sequence[CorpusDocument | Mapping[str, Any]], op_id: str | None = None
@@ -127,7 +256,10 @@ class Engine:
             IdempotencyConflictError: `op_id` named another operation before.
             QueueFullError: too many changes are waiting.
         """
-        raise NotImplementedError
+        payload = ["add", [asdict(each) if is_dataclass(each) else dict(each) for each in documents]]
+        return self._changed(
+            self._writes.run(lambda name: self._knowledge_base.add(documents, op_id=name), op_id, payload)
+        )
 
     def delete_documents(self, doc_ids: Sequence[str], op_id: str | None = None) -> Commit:
         """Return the commit that deleted the documents: they are in no answer from now on.
@@ -135,24 +267,99 @@ class Engine:
         Raises:
             UnknownDocumentError: an id is not there; then nothing was deleted.
         """
-        raise NotImplementedError
+        payload = ["delete", list(doc_ids)]
+        return self._changed(
+            self._writes.run(lambda name: self._knowledge_base.delete(doc_ids, op_id=name), op_id, payload)
+        )
+
+    # -- the knowledge base
 
     def info(self) -> KBInfo:
         """Return counts, sizes, settings and the last commits, as of the newest generation."""
-        raise NotImplementedError
+        with self._info_lock:
+            now = time.monotonic()
+            known = self._info
+            if known is None or now - known[0] > INFO_SECONDS or known[1].generation != self.generation:
+                self._info = known = (now, self._knowledge_base.info())
+            return known[1]
 
     def verify_report(self) -> VerifyState:
         """Return the state and result of the last verification of this process."""
-        raise NotImplementedError
+        return self._verification.state
 
     def start_verify(self) -> VerifyState:
         """Return the state after a verification was begun in the background, unless one is running."""
-        raise NotImplementedError
+        return self._verification.start()
 
     def refresh(self) -> int:
         """Return the newest generation, its segments opened now rather than in the next query."""
-        raise NotImplementedError
+        return self._knowledge_base.generation
 
     def close(self) -> None:
-        """Finish what is running, refuse what is waiting, and give files and the writer lock back."""
-        raise NotImplementedError
+        """Finish what was accepted, refuse what comes later, and give files and the writer lock back."""
+        self._keeper.close()
+        self._batcher.close()
+        self._writes.close()
+        self._verification.wait()
+        self._knowledge_base.close()
+
+    # -- inside
+
+    def _submit(self, key: _Key, item: Any, deadline: Deadline | None) -> Any:
+        """Return the item's outcome, with the time it waited for its batch among its timings."""
+        began = time.perf_counter()
+        outcome = self._batcher.submit(key, item, deadline)
+        timings = dict(outcome.timings_ms)
+        if "total" in timings:
+            timings["queue"] = max(0.0, (time.perf_counter() - began) * 1e3 - timings["total"])
+        return replace(outcome, timings_ms=timings)
+
+    def _run_batch(self, key: Hashable, items: Sequence[Any]) -> Sequence[Any]:
+        assert isinstance(key, _Key)
+        outcomes: Sequence[Any]
+        if isinstance(key.options, SearchOptions):
+            outcomes = self._knowledge_base.search(items, **vars(key.options))
+        elif key.kind == "pages":
+            outcomes = self._answerer.pages(items, key.options)
+        else:
+            outcomes = self._answerer.answer(items, key.options)
+        self._timings = outcomes[0].timings_ms if outcomes else {}
+        return outcomes
+
+    def _observe(self, size: int, waits_s: Sequence[float]) -> None:
+        facts = BatchFacts(size, waits_s, self._timings)
+        for observer in self._observers:
+            observer(facts)
+
+    def _changed(self, commit: Commit) -> Commit:
+        self.refresh()
+        return commit
+
+    def _release_idle_writer(self, idle_s: float) -> None:
+        if self._writes.idle_s >= idle_s and self._knowledge_base.writing == "idle":
+            self._knowledge_base.release_writer()
+
+    def _verify(self) -> VerifyReport:
+        from kbengine.checking import verify_kb
+
+        return verify_kb(self.path, encoder=self._knowledge_base.encoder)
+
+    def _documents_by_id(self, limit: int, token: str | None) -> DocumentPage:
+        after = None if token is None else str(page_position("id", token))
+        found = self._knowledge_base.reader.list_documents(after=after, limit=limit + 1)
+        more = page_token("id", found[limit - 1].doc_id) if len(found) > limit else None
+        return DocumentPage(tuple(found[:limit]), more)
+
+    def _matching_documents(self, query: str, limit: int, token: str | None) -> DocumentPage:
+        listing = f"match {query}"
+        position = 0 if token is None else page_position(listing, token)
+        begin = position if isinstance(position, int) else 0
+        found = self._knowledge_base.reader.lexical_documents(query, limit=begin + limit + 1)
+        more = page_token(listing, begin + limit) if len(found) > begin + limit else None
+        return DocumentPage(tuple(record for record, _ in found[begin : begin + limit]), more)
+
+
+def _answer_options() -> AnswerOptions:
+    from adapters.answerer import AnswerOptions
+
+    return AnswerOptions()

@@ -3,39 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from kbengine.errors import InvalidOptionError
 
-LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much one request may ask; every limit is inclusive: n is accepted, n + 1 refused.
-
-    Attributes:
-        query_body_bytes: Body of a query.
-        bulk_body_bytes: Body of a bulk request (documents, batch, KILT stream).
-        text_chars: Each text of a query: question, subject, relation, context, turn.
-        turns: Turns of a dialogue.
-        spans: Mentions of one entity-linking request.
-        k: Answers wanted.
-        batch: Queries of one batch.
-        documents: Documents of one request.
-        page_items: Items of one page of a listing.
-    """
-
-    query_body_bytes: int = 1 << 20
-    bulk_body_bytes: int = 64 << 20
-    text_chars: int = 16_000
-    turns: int = 64
-    spans: int = 64
-    k: int = 1000
-    batch: int = 256
-    documents: int = 1000
-    page_items: int = 200
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+"""Names under which a service without keys may be addressed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +31,6 @@ class ServiceSettings:
         cache_entries: Answers kept; 0 keeps none.
         cors_origins: Origins whose pages may call the API; empty allows none.
         allowed_hosts: Names besides loopback's under which a service without keys may be addressed.
-        limits: Of one request.
     """
 
     host: str = "127.0.0.1"
@@ -74,7 +47,6 @@ class ServiceSettings:
     cache_entries: int = 1024
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -95,7 +67,7 @@ class ServiceSettings:
     @property
     def on_loopback(self) -> bool:
         """Tell whether only programs of this machine can reach the service."""
-        if self.host.lower() in LOOPBACK_NAMES:
+        if self.host.lower() == "localhost":
             return True
         try:
             return ipaddress.ip_address(self.host.strip("[]")).is_loopback

@@ -1,0 +1,37 @@
+"""What all bodies share: unknown fields are refused, and nothing is converted from another type."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from web import limits
+
+
+class Body(BaseModel):
+    """A JSON object with exactly the fields of its class."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=limits.TEXT_CHARS, pattern=r"\S")]
+"""Some text that is not blank."""
+
+_CONTROL = r"\x00-\x1f\x7f-\x9f"
+
+DocumentId = Annotated[
+    str,
+    StringConstraints(
+        min_length=1,
+        max_length=limits.ID_CHARS,
+        pattern=rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$",
+    ),
+]
+"""An id of the user's own: not blank, no control characters."""
+
+StoredText = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+"""Text that can be stored: any but NUL."""
+
+Title = Annotated[str, StringConstraints(max_length=limits.TITLE_CHARS, pattern=r"^[^\x00]*$")]
+"""A title; it may be empty."""
