@@ -59,12 +59,13 @@ class Place:
 
 @dataclass(frozen=True)
 class AnswerCard:
-    """One answer with its places, best first; the sentence is not shown again when it is the answer itself."""
+    """One answer with its places, best first; what the answer itself says, sentence or title, is not shown again."""
 
     rank: int
     text: str
     is_long: bool
     shows_sentence: bool
+    is_title: bool
     score: float
     score_percent: float
     probability: float | None
@@ -150,6 +151,7 @@ def _card(answer: Answer, top: float, generation: int, kb_name: str) -> AnswerCa
         text=answer.text,
         is_long=answer.unit in ("sentence", "passage"),
         shows_sentence="".join(piece.text for piece in places[0].sentence).strip() != answer.text.strip(),
+        is_title=answer.text == places[0].title,
         score=answer.score,
         score_percent=round(min(max(100 * answer.score / top, 0.0), 100.0), 1) if top > 0 else 0.0,
         probability=answer.probability,

@@ -1,4 +1,4 @@
-"""The state of the search page: read from the address, checked, turned into requests, and written back as an address."""
+"""The state of the search page: read from the address, checked, made into requests, written back as an address."""
 
 from __future__ import annotations
 
@@ -202,9 +202,7 @@ def read_asking(parameters: MultiDict[str, str]) -> Asking:
         subject=parameters.get("subject", "").strip(),
         relation=parameters.get("relation", "").strip(),
         text=parameters.get("text", "").replace("\r\n", "\n").strip(),
-        turns=tuple(
-            turn.strip() for part in parameters.getlist("turn") for turn in part.splitlines() if turn.strip()
-        ),
+        turns=tuple(turn.strip() for part in parameters.getlist("turn") for turn in part.splitlines() if turn.strip()),
         unit=None if unit == DEFAULT_UNITS[task] else unit,
         k=k,
         effort=_choice(parameters, "effort", EFFORTS, "normal", problems),

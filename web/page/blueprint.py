@@ -10,16 +10,16 @@ from werkzeug.exceptions import HTTPException
 
 from kbengine import __version__
 from storage.errors import KBError
-from web.page import library, searching, state
+from web.page import comparing, library, searching, state
 from web.page.page_state import PAGE_STATE, PageState
-from web.page.problems import http_problem, kb_problem
+from web.page.problems import http_problem, kb_problem, unexpected_problem
 from web.service import current_service
 
 page = Blueprint("page", __name__, template_folder="../templates", static_folder="../static", static_url_path="/static")
 
 page.add_url_rule("/", "ask", searching.ask)
 page.add_url_rule("/", "ask_long", searching.ask_long, methods=["POST"])
-page.add_url_rule("/compare", "compare", searching.compare)
+page.add_url_rule("/compare", "compare", comparing.compare)
 page.add_url_rule("/documents", "documents", library.documents)
 page.add_url_rule("/documents", "add_documents", library.add, methods=["POST"])
 page.add_url_rule("/document", "document", library.document)
@@ -30,6 +30,7 @@ page.add_url_rule("/status/verify", "verify", state.verify, methods=["POST"])
 
 page.register_error_handler(KBError, kb_problem)
 page.register_error_handler(HTTPException, http_problem)
+page.register_error_handler(Exception, unexpected_problem)
 
 
 @page.record
@@ -54,4 +55,4 @@ def _everywhere() -> dict[str, Any]:
         generation, name = service.engine.generation, service.engine.info().path.name
     except KBError:
         generation, name = None, ""
-    return {"version": __version__, "generation": generation, "kb_name": name, "api_docs": "/v1/docs"}
+    return {"version": __version__, "generation": generation, "kb_name": name, "api_docs": "/openapi.json"}

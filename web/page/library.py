@@ -151,9 +151,7 @@ def _is_taken(engine: Engine, doc_id: str) -> bool:
 
 def _corpus_document(stored: StoredDocument) -> CorpusDocument:
     """Return the stored document as it would be added."""
-    passages = [
-        CorpusPassage(one.ordinal, one.text, one.section, one.char_offset) for one in stored.passages
-    ]
+    passages = [CorpusPassage(one.ordinal, one.text, one.section, one.char_offset) for one in stored.passages]
     record = stored.record
     return CorpusDocument(record.doc_id, record.title, record.url, record.meta, tuple(passages))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +29,7 @@ def pieces(text: str, *, mark: Span, sentence: Span | None = None) -> tuple[Piec
     sentence = mark if sentence is None else _within(sentence, len(text))
     cuts = sorted({0, len(text), mark.start, mark.end, sentence.start, sentence.end})
     found: list[Piece] = []
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in itertools.pairwise(cuts):
         kind: PieceKind = "around"
         if mark.start <= start < mark.end:
             kind = "mark"

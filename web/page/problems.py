@@ -11,6 +11,8 @@ from storage.errors import KBError
 from web.problems import Problem as ApiProblem
 from web.problems import http_problem as api_http_problem
 from web.problems import problem_of as api_problem_of
+from web.request_context import current_request
+from web.request_log import error_facts
 from web.service import current_service
 
 _TITLES = {
@@ -70,7 +72,16 @@ def problem_of(error: KBError) -> Problem:
 
 def kb_problem(error: KBError) -> Response:
     """Return the page of an error that kbengine can name."""
-    return problem_page(problem_of(error))
+    problem = problem_of(error)
+    if problem.status >= 500:
+        _log(error, "failed")
+    return problem_page(problem)
+
+
+def unexpected_problem(error: Exception) -> Response:
+    """Return the page of an error that nobody foresaw; the log says more than the page."""
+    _log(error, "crashed")
+    return problem_page(_told(api_http_problem(500), None))
 
 
 def http_problem(error: HTTPException) -> Response:
@@ -90,6 +101,10 @@ def problem_page(problem: Problem) -> Response:
         # What makes a browser ask: the key goes in the password field, no cookie is needed.
         response.headers["WWW-Authenticate"] = 'Basic realm="kbengine: any name, the key as password", charset="UTF-8"'
     return response
+
+
+def _log(error: Exception, event: str) -> None:
+    current_service().log.error(event, request_id=current_request().request_id, **error_facts(error))
 
 
 def _told(found: ApiProblem, title: str | None) -> Problem:

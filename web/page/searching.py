@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flask import Response, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from adapters.errors import TaskInputError
+from adapters.calibration import DEFAULT_UNITS
 from adapters.relations import RelationTable
 from adapters.requests import LinkingRequest
 from adapters.tasks import Task
 from kbengine.query import EFFORTS, UNITS
-from storage.errors import KBError, UsageError
+from storage.errors import UsageError
 from web import limits
 from web.deadline import Deadline
 from web.guards import FORM_TYPES, access, body
@@ -119,6 +119,7 @@ def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
         "counts": counts,
         "is_kb_empty": not info.documents,
         "kb_name": info.path.name,
+        "defaults": {"unit": DEFAULT_UNITS[asking.task], "effort": Asking.effort, "k": str(Asking.k)},
         "answered": False,
         "problem": None,
     }

@@ -80,7 +80,11 @@ def _facts(info: KBInfo) -> tuple[Fact, ...]:
     return (
         Fact("Documents", f"{info.documents:,}"),
         Fact("Passages", f"{info.passages:,}"),
-        Fact("Phrase vectors", f"{info.tokens_stored:,}", f"{100 * info.kept_fraction:.0f} % of {info.tokens_total:,} tokens"),
+        Fact(
+            "Phrase vectors",
+            f"{info.tokens_stored:,}",
+            f"{100 * info.kept_fraction:.0f} % of {info.tokens_total:,} tokens",
+        ),
         Fact("Segments", f"{info.segments:,}", f"{info.segment_rows:,} rows"),
         Fact("Deleted, not compacted", f"{info.tombstones:,}"),
     )
