@@ -17,6 +17,7 @@ from __future__ import annotations
 from storage.errors import (
     BuildIncompleteError,
     CorruptError,
+    DuplicateAliasError,
     DuplicateDocumentError,
     EncoderMismatchError,
     FormatTooNewError,
@@ -28,6 +29,7 @@ from storage.errors import (
     PlatformError,
     StateError,
     StorageFullError,
+    UnknownAliasError,
     UnknownDocumentError,
     UsageError,
 )
@@ -68,6 +70,7 @@ __all__ = [
     "BuildIncompleteError",
     "CorpusError",
     "CorruptError",
+    "DuplicateAliasError",
     "DuplicateDocumentError",
     "EmptyQueryError",
     "EncoderError",
@@ -83,6 +86,7 @@ __all__ = [
     "QueryTooLongError",
     "StateError",
     "StorageFullError",
+    "UnknownAliasError",
     "UnknownDocumentError",
     "UsageError",
 ]

@@ -22,6 +22,8 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
         "stored_vectors": info.tokens_stored,
         "kept_fraction": round(info.kept_fraction, 4),
         "deleted_documents_not_compacted": info.tombstones,
+        "aliases": info.aliases,
+        "links": info.links,
         "segments": info.segments,
         "bytes": total_bytes,
         "bytes_by_kind": info.bytes_by_kind,

@@ -49,7 +49,8 @@ class Query:
         input: What the encoder reads.
         lexical: Texts matched against titles and passages (BM25).
         titles: Texts whose words are matched against the words of titles.
-        names: Names matched against whole titles, with or without their qualifier ("Lincoln, Nebraska" is "Lincoln").
+        names: Names matched against whole titles, with or without their qualifier ("Lincoln, Nebraska" is "Lincoln"),
+            and against the documents' other names (see `kbengine.naming`).
         weights: Of the three signals.
         unit: What comes back unless the search says otherwise.
     """

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kbengine.aggregation import ScoredPhrases, distinct_positions, first_best_positions, rank_phrases
 from kbengine.candidates import candidate_ranges, top_passages
 from kbengine.errors import StateError
+from kbengine.naming import add_name_scores, find_names
 from kbengine.query import Query, SearchOptions, Unit, Weights
 from kbengine.resolving import Resolver, SnapshotOutdatedError
 from kbengine.results import SearchResult
@@ -84,10 +85,7 @@ class Searcher:
         snapshot = self._reader.snapshot()
         weights = [options.weights or query.weights for query in queries]
         units = [options.unit or query.unit for query in queries]
-        lexical = [
-            snapshot.lexical_scores(_term_weights(query)) if weight.lexical > 0 else None
-            for query, weight in zip(queries, weights, strict=True)
-        ]
+        lexical = self._lexical(snapshot, queries, weights)
         lexical_at = clock()
         token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
         nearest_at = clock()
@@ -119,6 +117,20 @@ class Searcher:
             )
             for i in range(len(queries))
         ]
+
+    def _lexical(
+        self, snapshot: Snapshot, queries: Sequence[Query], weights: Sequence[Weights]
+    ) -> list[Float32 | None]:
+        """Return each query's lexical scores float32 (n_passages,), None where they do not count."""
+        asked = [query for query, weight in zip(queries, weights, strict=True) if weight.lexical > 0]
+        matches = find_names(self._reader, [name for query in asked for name, _ in query.names])
+        found: list[Float32 | None] = []
+        for query, weight in zip(queries, weights, strict=True):
+            scores = snapshot.lexical_scores(_term_weights(query)) if weight.lexical > 0 else None
+            if scores is not None and matches:
+                add_name_scores(scores, snapshot, query.names, matches)
+            found.append(scores)
+        return found
 
     def _nearest(
         self,

@@ -28,6 +28,7 @@ __all__ = [
     "SegmentRow",
     "chunked",
     "commit_of",
+    "commit_row",
     "dead_document_ids",
     "document_record",
     "forget_dead",
@@ -91,12 +92,9 @@ def newest_generation(connection: Connection) -> Generation:
 
 def commit_of(connection: Connection, op_id: str | None) -> Commit | None:
     """The commit that an operation id made earlier, None when it made none."""
-    if op_id is None:
-        return None
-    row = connection.execute(select(schema.generations).where(schema.generations.c.op_id == op_id)).mappings().first()
+    row = None if op_id is None else commit_row(connection, op_id)
     if row is None:
         return None
-    check_row("generations", row)
     return Commit(
         row["generation"],
         row["op_id"],
@@ -111,6 +109,14 @@ def op_ids_beginning(connection: Connection, prefix: str) -> list[str]:
     op_id = schema.generations.c.op_id
     statement = select(op_id).where(op_id >= prefix, op_id < prefix + chr(0x10FFFF))
     return list(connection.execute(statement).scalars())
+
+
+def commit_row(connection: Connection, op_id: str) -> Mapping[Any, Any] | None:
+    """The row of the commit that an operation id made, checked; None when it made none."""
+    row = connection.execute(select(schema.generations).where(schema.generations.c.op_id == op_id)).mappings().first()
+    if row is not None:
+        check_row("generations", row)
+    return row
 
 
 def insert_generation(

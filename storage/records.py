@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.alias_records import NewAlias, NewLink
 from storage.errors import CorruptError, InvalidOptionError
 
 __all__ = [
@@ -121,13 +122,15 @@ class NewPassage:
 
 @dataclass(frozen=True)
 class NewDocument:
-    """A document to store: the user's id, its title, where it is from, and its passages."""
+    """A document to store: the user's id, its title, where it is from, its passages, other names and links."""
 
     doc_id: str
     title: str
     url: str | None = None
     meta: Mapping[str, JSON] = field(default_factory=dict)
     passages: tuple[NewPassage, ...] = ()
+    aliases: tuple[NewAlias, ...] = ()
+    links: tuple[NewLink, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.doc_id, str) or not self.doc_id:

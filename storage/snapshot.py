@@ -129,6 +129,14 @@ class Snapshot:
         passages = np.minimum(np.searchsorted(self.passage_ids, passage_ids), self.n_passages - 1)
         return np.where(self.passage_ids[passages] == passage_ids, passages, -1)
 
+    def passages_of_document(self, document_id: int) -> range:
+        """The passage indices of a live document; empty for one that the snapshot does not hold or shows as deleted.
+
+        Document ids rise with passage ids: both are allotted in the order of adding, and merging keeps it.
+        """
+        first, stop = np.searchsorted(self.document_ids, [document_id, document_id + 1]).tolist()
+        return range(first, stop) if first < stop and self.live_passages[first] else range(0)
+
     def token_ordinals(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The position of each row (n) among all tokens of its passage, before filtering, int64 (n)."""
         return self._gather("token_ordinals", rows).astype(np.int64)

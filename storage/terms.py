@@ -57,9 +57,13 @@ def title_terms(title: str) -> list[str]:
     "Lincoln, Nebraska" are also "mercury" and "lincoln". They are no words of the text: other queries never meet them.
     """
     words = [_TITLE_WORD + term for term in dict.fromkeys(terms_of(title))]
-    base = _QUALIFIER.sub("", title)
-    names = [name_term(name) for name in dict.fromkeys((title, base)) if _words_of(name)]
+    names = [name_term(name) for name in names_of_title(title) if _words_of(name)]
     return words + list(dict.fromkeys(names))
+
+
+def names_of_title(title: str) -> list[str]:
+    """The whole title and, where it has a qualifier at its end, the title without it."""
+    return list(dict.fromkeys((title, _QUALIFIER.sub("", title))))
 
 
 def title_word_terms(text: str) -> list[str]:

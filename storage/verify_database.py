@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, create_engine, select
 from sqlalchemy.pool import StaticPool
 
 from storage import schema
+from storage.alias_rows import alias_table_exists
 from storage.checksum import check_row
 from storage.database import DATABASE_NAME, migrate, pending_migration
 from storage.errors import CorruptError
@@ -115,6 +116,10 @@ def check_rows(connection: Connection, facts: DatabaseFacts, findings: Findings)
     _check_generations(list(_checked(connection, schema.generations, findings)), facts, findings)
     for _ in _checked(connection, schema.segments, findings):
         pass
+    if alias_table_exists(connection):
+        for table in (schema.aliases, schema.links):
+            for _ in _checked(connection, table, findings):
+                pass
     documents: dict[int, tuple[int, bool]] = {}
     for row in _checked(connection, schema.documents, findings):
         documents[row["document_id"]] = (row["passage_count"], row["dead_generation"] is None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import IO
+from typing import TextIO
 
 from apiflask import APIBlueprint, APIFlask
 from flask import Response, request
@@ -24,7 +24,7 @@ from web.service import Service, current_service
 from web.settings import LOOPBACK_HOSTS, ServiceSettings
 
 
-def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: IO[str] | None = None) -> APIFlask:
+def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO | None = None) -> APIFlask:
     """Return the app: the JSON API under /v1, the page under /, health and metrics.
 
     Args:
@@ -36,7 +36,7 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: IO[str]
         "web",
         title="kbengine",
         version=__version__,
-        static_folder=None,
+        static_folder=None,  # type: ignore[arg-type]  # APIFlask passes it on to Flask, which takes None
         docs_path=None,
         json_errors=False,
         spec_path="/openapi.json",
@@ -71,13 +71,14 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: IO[str]
 
 
 def _blueprints() -> list[APIBlueprint]:
+    from web.api.aliases import aliases
     from web.api.batch import batch
     from web.api.documents import documents
     from web.api.health import health
     from web.api.kb import kb
     from web.api.queries import queries
 
-    return [queries, batch, documents, kb, health]
+    return [queries, batch, documents, aliases, kb, health]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:

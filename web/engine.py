@@ -5,17 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from kbengine.errors import UnknownDocumentError
 from kbengine.query import SearchOptions
 from kbengine.results import SearchResult
 from web.batching import BatchingOptions, MicroBatcher
 from web.deadline import Deadline
 from web.keeper import Keeper
-from web.page_tokens import page_position, page_token
+from web.library import AliasPage, DocumentPage, Library, StoredDocument
 from web.verifying import Verification, VerifyState
 from web.writing import Writes
 
@@ -25,9 +24,13 @@ if TYPE_CHECKING:
     from adapters.requests import TaskRequest
     from kbengine.corpus.document import CorpusDocument
     from kbengine.knowledge_base import KnowledgeBase
+    from storage.alias_changes import AliasChange
+    from storage.alias_records import AliasMatch
     from storage.information import KBInfo
-    from storage.records import Commit, DocumentRecord, PassageRecord
+    from storage.records import Commit, DocumentRecord
     from storage.verify import VerifyReport
+
+C = TypeVar("C")
 
 INFO_SECONDS = 5.0
 """How long counts and sizes of one generation are taken as current (merging in the background changes sizes)."""
@@ -48,22 +51,6 @@ class EngineOptions:
     batching: BatchingOptions = field(default_factory=BatchingOptions)
     refresh_s: float = 0.25
     writer_idle_s: float = 5.0
-
-
-@dataclass(frozen=True)
-class DocumentPage:
-    """One page of a listing: documents, and the token of the next page (None on the last)."""
-
-    documents: tuple[DocumentRecord, ...]
-    next_page_token: str | None
-
-
-@dataclass(frozen=True)
-class StoredDocument:
-    """A live document with its passages in order."""
-
-    record: DocumentRecord
-    passages: tuple[PassageRecord, ...]
 
 
 @dataclass(frozen=True)
@@ -103,6 +90,7 @@ class Engine:
         self._info_lock = threading.Lock()
         self._batcher = MicroBatcher(self._run_batch, options.batching, self._observe)
         self._writes = Writes(knowledge_base)
+        self._library = Library(knowledge_base, self._writes)
         self._verification = Verification(self._verify)
         self._keeper = Keeper(self.refresh, self._release_idle_writer, options.refresh_s, options.writer_idle_s)
 
@@ -118,8 +106,7 @@ class Engine:
         from kbengine.knowledge_base import KnowledgeBase
 
         knowledge_base = KnowledgeBase.open(path)
-        engine = cls(knowledge_base, Answerer(knowledge_base), options)
-        return engine
+        return cls(knowledge_base, Answerer(knowledge_base), options)
 
     # -- what is served
 
@@ -222,7 +209,7 @@ class Engine:
         if isinstance(outcome, Exception):
             raise outcome
 
-    # -- documents
+    # -- documents and names
 
     def documents(self, query: str | None = None, limit: int = 50, page_token: str | None = None) -> DocumentPage:
         """Return live documents: all by id, or those that match the words of `query`, best first.
@@ -230,9 +217,7 @@ class Engine:
         Raises:
             PageTokenError: the token is not of such a listing.
         """
-        if query is None or not query.strip():
-            return self._documents_by_id(limit, page_token)
-        return self._matching_documents(query, limit, page_token)
+        return self._library.documents(query, limit, page_token)
 
     def document(self, doc_id: str) -> StoredDocument:
         """Return the live document with its passages.
@@ -240,12 +225,7 @@ class Engine:
         Raises:
             UnknownDocumentError: there is none.
         """
-        reader = self._knowledge_base.reader
-        try:
-            record = reader.document(doc_id)
-        except UnknownDocumentError:
-            raise UnknownDocumentError(f"no document {doc_id!r}; the listing of documents has the ids") from None
-        return StoredDocument(record, tuple(reader.passages_of_document(record.document_id)))
+        return self._library.document(doc_id)
 
     def add_documents(
         self, documents: Sequence[CorpusDocument | Mapping[str, Any]], op_id: str | None = None
@@ -256,10 +236,7 @@ class Engine:
             IdempotencyConflictError: `op_id` named another operation before.
             QueueFullError: too many changes are waiting.
         """
-        payload = ["add", [asdict(each) if is_dataclass(each) else dict(each) for each in documents]]
-        return self._changed(
-            self._writes.run(lambda name: self._knowledge_base.add(documents, op_id=name), op_id, payload)
-        )
+        return self._seen(self._library.add(documents, op_id))
 
     def delete_documents(self, doc_ids: Sequence[str], op_id: str | None = None) -> Commit:
         """Return the commit that deleted the documents: they are in no answer from now on.
@@ -267,10 +244,53 @@ class Engine:
         Raises:
             UnknownDocumentError: an id is not there; then nothing was deleted.
         """
-        payload = ["delete", list(doc_ids)]
-        return self._changed(
-            self._writes.run(lambda name: self._knowledge_base.delete(doc_ids, op_id=name), op_id, payload)
-        )
+        return self._seen(self._library.delete(doc_ids, op_id))
+
+    def aliases(
+        self,
+        doc_id: str | None = None,
+        prefix: str | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
+    ) -> AliasPage:
+        """Return other names of documents, by name: of one document, or those that begin so, or all.
+
+        Raises:
+            UnknownDocumentError: there is no document `doc_id`.
+            PageTokenError: the token is not of such a listing.
+        """
+        return self._library.aliases(doc_id, prefix, limit, page_token)
+
+    def alias_matches(self, name: str) -> list[tuple[DocumentRecord, AliasMatch]]:
+        """Return the documents that a name can mean, best first, each with how it matches."""
+        return self._library.alias_matches(name)
+
+    def add_aliases(
+        self,
+        doc_id: str,
+        aliases: Sequence[str],
+        prior: float | None = None,
+        replace: bool = False,
+        op_id: str | None = None,
+    ) -> AliasChange:
+        """Return what the commit did that gave a document other names: durable, and used from now on.
+
+        Raises:
+            UnknownDocumentError: there is no such document.
+            DuplicateAliasError: a name is there already and `replace` is off.
+        """
+        return self._seen(self._library.add_aliases(doc_id, aliases, prior, replace, op_id))
+
+    def delete_aliases(
+        self, doc_id: str, aliases: Sequence[str] | None = None, op_id: str | None = None
+    ) -> AliasChange:
+        """Return what the commit did that took these names, or all for None, from a document.
+
+        Raises:
+            UnknownDocumentError: there is no such document.
+            UnknownAliasError: it has not all of these names; then none was deleted.
+        """
+        return self._seen(self._library.delete_aliases(doc_id, aliases, op_id))
 
     # -- the knowledge base
 
@@ -331,7 +351,8 @@ class Engine:
         for observer in self._observers:
             observer(facts)
 
-    def _changed(self, commit: Commit) -> Commit:
+    def _seen(self, commit: C) -> C:
+        """Return the commit, its segments opened now rather than in the next query."""
         self.refresh()
         return commit
 
@@ -343,20 +364,6 @@ class Engine:
         from kbengine.checking import verify_kb
 
         return verify_kb(self.path, encoder=self._knowledge_base.encoder)
-
-    def _documents_by_id(self, limit: int, token: str | None) -> DocumentPage:
-        after = None if token is None else str(page_position("id", token))
-        found = self._knowledge_base.reader.list_documents(after=after, limit=limit + 1)
-        more = page_token("id", found[limit - 1].doc_id) if len(found) > limit else None
-        return DocumentPage(tuple(found[:limit]), more)
-
-    def _matching_documents(self, query: str, limit: int, token: str | None) -> DocumentPage:
-        listing = f"match {query}"
-        position = 0 if token is None else page_position(listing, token)
-        begin = position if isinstance(position, int) else 0
-        found = self._knowledge_base.reader.lexical_documents(query, limit=begin + limit + 1)
-        more = page_token(listing, begin + limit) if len(found) > begin + limit else None
-        return DocumentPage(tuple(record for record, _ in found[begin : begin + limit]), more)
 
 
 def _answer_options() -> AnswerOptions:

@@ -13,35 +13,29 @@ if TYPE_CHECKING:
     from web.engine import Engine
 
 
-def task_envelope(answer: TaskAnswer, engine: Engine) -> dict[str, Any]:
-    """Return the answer to a task's request."""
-    return _with_model(answer.to_json(), engine)
-
-
-def search_envelope(result: SearchResult, engine: Engine) -> dict[str, Any]:
-    """Return the answer to a plain search: each hit is an answer with itself as evidence."""
-    answers = [_hit_answer(hit).to_json() for hit in result.hits]
-    return _with_model(
-        {
-            "task": "search",
-            "status": "answered" if answers else "no_answer",
-            "reason": None if answers else "nothing_found",
-            "answers": answers,
-            "threshold": None,
-            "mention": None,
-            "generation": result.generation,
-            "encoder": result.encoder,
-            "query_tokens": result.n_query_tokens,
-            "truncated": result.truncated,
-            "timings_ms": {name: round(value, 3) for name, value in result.timings_ms.items()},
-        },
-        engine,
-    )
-
-
-def _with_model(record: dict[str, Any], engine: Engine) -> dict[str, Any]:
+def envelope(result: TaskAnswer | SearchResult, engine: Engine) -> dict[str, Any]:
+    """Return the answer to a task's request, or to a plain search, as plain JSON values."""
+    record = _search_json(result) if isinstance(result, SearchResult) else result.to_json()
     fingerprint = record.pop("encoder")
     return {**record, "model": {"encoder": engine.encoder_name, "fingerprint": fingerprint}, "cached": False}
+
+
+def _search_json(result: SearchResult) -> dict[str, Any]:
+    """Return the hits as answers, each with itself as evidence."""
+    answers = [_hit_answer(hit).to_json() for hit in result.hits]
+    return {
+        "task": "search",
+        "status": "answered" if answers else "no_answer",
+        "reason": None if answers else "nothing_found",
+        "answers": answers,
+        "threshold": None,
+        "mention": None,
+        "generation": result.generation,
+        "encoder": result.encoder,
+        "query_tokens": result.n_query_tokens,
+        "truncated": result.truncated,
+        "timings_ms": {name: round(value, 3) for name, value in result.timings_ms.items()},
+    }
 
 
 def _hit_answer(hit: Hit) -> Answer:

@@ -11,7 +11,7 @@ from web import limits
 from web.request_context import current_request
 
 HEADER = "Idempotency-Key"
-_KEY = re.compile(r"[!-~]{1,%d}" % limits.IDEMPOTENCY_KEY_CHARS)
+_KEY = re.compile(rf"[!-~]{{1,{limits.IDEMPOTENCY_KEY_CHARS}}}")
 
 
 def operation_of_request() -> str | None:

@@ -20,6 +20,8 @@ BATCH = 256
 """Queries of one batch."""
 DOCUMENTS = 1000
 """Documents of one request, added or deleted."""
+ALIASES = 1000
+"""Other names of one document in one request."""
 PAGE_ITEMS = 200
 """Items of one page of a listing."""
 ID_CHARS = 512

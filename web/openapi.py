@@ -9,7 +9,7 @@ from typing import Any
 from apiflask import APIFlask
 
 from web import limits
-from web.guards import JSON_TYPES, access_of, body_rule
+from web.guards import JSON_TYPES, access, access_of, body_rule
 from web.models.answers import ProblemBody
 from web.problems import MEDIA_TYPE
 
@@ -51,12 +51,12 @@ def describe_api(app: APIFlask) -> None:
     app.config["SECURITY_SCHEMES"] = {
         "ApiKey": {"type": "http", "scheme": "bearer", "bearerFormat": "kbe_<id>_<secret>"}
     }
-    app.view_functions["openapi.spec"].kbengine_access = "public"  # type: ignore[attr-defined]
+    access("public")(app.view_functions["openapi.spec"])
     app.spec_processor(_completer(app))
 
 
-def _completer(app: APIFlask) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def complete(spec: dict[str, Any]) -> dict[str, Any]:
+def _completer(app: APIFlask) -> Callable[[Any], Any]:
+    def complete(spec: Any) -> Any:
         views = {
             (_openapi_path(rule.rule), method.lower()): app.view_functions[rule.endpoint]
             for rule in app.url_map.iter_rules()
@@ -68,8 +68,7 @@ def _completer(app: APIFlask) -> Callable[[dict[str, Any]], dict[str, Any]]:
                 _complete_operation(operation, views[path, method], method, schemas)
         schemas["ProblemBody"] = ProblemBody.model_json_schema(ref_template=f"{_REF}{{model}}")
         _lift_definitions(schemas)
-        completed: dict[str, Any] = _with_short_names(spec)
-        return completed
+        return _with_short_names(spec)
 
     return complete
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import IO, Any
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 
-def make_log(stream: IO[str] | None = None) -> FilteringBoundLogger:
+def make_log(stream: TextIO | None = None) -> FilteringBoundLogger:
     """Return a log that writes JSON lines to the stream, by default standard error."""
     log: FilteringBoundLogger = structlog.wrap_logger(
         structlog.WriteLogger(stream or sys.stderr),
@@ -34,7 +34,7 @@ def where(error: BaseException) -> list[str]:
 
 def error_facts(error: BaseException) -> dict[str, Any]:
     """Return what the log says of an error: its kinds, down to the first cause, and where it came from."""
-    kinds = []
+    kinds: list[str] = []
     each: BaseException | None = error
     while each is not None and len(kinds) < 8:
         kinds.append(type(each).__name__)

@@ -14,14 +14,16 @@ from adapters.requests import task_of
 from kbengine.query import SearchOptions
 from web.deadline import Deadline
 from web.engine import SearchRequest
-from web.envelope import search_envelope, task_envelope
+from web.envelope import envelope
 from web.result_cache import ResultCache, cache_tag
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from adapters.answerer import AnswerOptions
+    from adapters.answers import TaskAnswer
     from adapters.requests import TaskRequest
+    from kbengine.results import SearchResult
     from web.engine import Engine
     from web.keys import KeyFile
     from web.metrics import Metrics
@@ -75,11 +77,9 @@ class Service:
             return kept
         if isinstance(request, SearchRequest):
             assert isinstance(options, SearchOptions)
-            result = self.engine.search(request.text, options, deadline)
-            return self._keep(request, options, result.generation, search_envelope(result, self.engine))
+            return self._keep(request, options, self.engine.search(request.text, options, deadline))
         assert not isinstance(options, SearchOptions)
-        (answer,) = self.engine.ask([request], options, deadline)
-        return self._keep(request, options, answer.generation, task_envelope(answer, self.engine))
+        return self._keep(request, options, self.engine.ask([request], options, deadline)[0])
 
     def ask_each(
         self,
@@ -94,9 +94,7 @@ class Service:
             if isinstance(result, Exception):
                 outcomes[i] = result
                 continue
-            request, options = queries[i]
-            envelope = search_envelope if isinstance(request, SearchRequest) else task_envelope
-            outcomes[i] = self._keep(request, options, result.generation, envelope(result, self.engine))
+            outcomes[i] = self._keep(*queries[i], result)
         return [outcome for outcome in outcomes if outcome is not None]
 
     def tag(self, request: TaskRequest | SearchRequest, options: AnswerOptions | SearchOptions) -> str:
@@ -117,8 +115,9 @@ class Service:
         task = "search" if isinstance(request, SearchRequest) else task_of(request)
         return cache_tag(generation, self.engine.encoder_fingerprint, task, [asdict(request), asdict(options)])
 
-    def _keep(self, request: Any, options: Any, generation: int, body: dict[str, Any]) -> Reply:
-        reply = Reply(body, to_json(body), self._tag(request, options, generation))
+    def _keep(self, request: Any, options: Any, result: TaskAnswer | SearchResult) -> Reply:
+        body = envelope(result, self.engine)
+        reply = Reply(body, to_json(body), self._tag(request, options, result.generation))
         self.cache.put(reply.tag, body, len(reply.data))
         return reply
 

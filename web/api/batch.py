@@ -24,7 +24,7 @@ batch = APIBlueprint("batch", __name__, url_prefix="/v1", tag="Queries")
 @body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)
 @access("read")
 def answer_batch(json_data: BatchQuery) -> Response:
-    """Answer several queries
+    """Answer several queries.
 
     Each has the answer and the status that it would have alone; the order is kept, and so are the ids.
     """

@@ -8,9 +8,9 @@ from apiflask import APIBlueprint
 from flask import Response
 
 from web import limits
+from web.api.commits import committed
 from web.bodies import read_body
 from web.guards import JSON_TYPES, LINES_TYPES, access, body
-from web.idempotency import operation_of_request
 from web.models.documents import (
     Committed,
     DocumentIds,
@@ -25,8 +25,6 @@ from web.result_cache import cache_tag
 from web.service import current_service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from storage.records import Commit, DocumentRecord
 
 documents = APIBlueprint("documents", __name__, url_prefix="/v1", tag="Documents")
@@ -37,7 +35,7 @@ documents = APIBlueprint("documents", __name__, url_prefix="/v1", tag="Documents
 @documents.output(DocumentList)
 @access("read")
 def list_documents(query_data: ListQuery) -> Response:
-    """List documents
+    """List documents.
 
     All by id, a page at a time; with `q` those that hold its words, best first.
     """
@@ -54,7 +52,7 @@ def list_documents(query_data: ListQuery) -> Response:
 @body(*JSON_TYPES, *LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES, model=DocumentsToAdd)
 @access("write")
 def add_documents() -> Response:
-    """Add documents
+    """Add documents.
 
     One as an object, several as `{"documents": […]}` or as JSON lines: all of them are added, or none. A document
     whose id is there already is replaced.
@@ -62,7 +60,7 @@ def add_documents() -> Response:
     engine = current_service().engine
     wanted = [each.mapping() for each in read_body(DocumentsToAdd, lines_as="documents").documents()]
     current_request().facts["documents"] = len(wanted)
-    return _committed(lambda name: engine.add_documents(wanted, name), 201)
+    return committed(lambda name: engine.add_documents(wanted, name), _facts, 201)
 
 
 @documents.post("/documents/delete")
@@ -71,19 +69,20 @@ def add_documents() -> Response:
 @body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)
 @access("write")
 def delete_documents(json_data: DocumentIds) -> Response:
-    """Delete several documents
+    """Delete several documents.
 
     All of them are deleted, or none when one is not there.
     """
     current_request().facts["documents"] = len(json_data.ids)
-    return _committed(lambda name: current_service().engine.delete_documents(json_data.ids, name))
+    engine = current_service().engine
+    return committed(lambda name: engine.delete_documents(json_data.ids, name), _facts)
 
 
 @documents.get("/documents/<path:doc_id>")
 @documents.output(FullDocument)
 @access("read")
 def get_document(doc_id: str) -> Response:
-    """Read a document with its passages"""
+    """Read a document with its passages."""
     engine = current_service().engine
     tag = cache_tag(engine.generation, "", "document", doc_id)
     known = not_modified(tag)
@@ -109,25 +108,17 @@ def get_document(doc_id: str) -> Response:
 @documents.output(Committed, description="The document is in no answer any more.")
 @access("write")
 def delete_document(doc_id: str) -> Response:
-    """Delete a document"""
-    return _committed(lambda name: current_service().engine.delete_documents([doc_id], name))
+    """Delete a document."""
+    engine = current_service().engine
+    return committed(lambda name: engine.delete_documents([doc_id], name), _facts)
 
 
-def _committed(change: Callable[[str | None], Commit], status: int = 200) -> Response:
-    """Return what the change did, and whether an earlier request had done it."""
-    name = operation_of_request()
-    before = current_service().engine.generation
-    commit = change(name)
-    return json_response(
-        {
-            "generation": commit.generation,
-            "added": commit.documents_added,
-            "replaced": commit.documents_replaced,
-            "deleted": commit.documents_deleted,
-            "repeated": name is not None and commit.generation <= before,
-        },
-        status,
-    )
+def _facts(commit: Commit) -> dict[str, Any]:
+    return {
+        "added": commit.documents_added,
+        "replaced": commit.documents_replaced,
+        "deleted": commit.documents_deleted,
+    }
 
 
 def _summary(record: DocumentRecord) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from typing import Any
 
 from apiflask import APIBlueprint
 from flask import Response, abort
@@ -20,9 +21,17 @@ health = APIBlueprint("health", __name__, tag="Operation")
 
 SELF_QUERY_EVERY_S = 10.0
 LOW_DISK_BYTES = 256 << 20
-NOT_READY = {
-    "description": "It is not ready: `checks` says why.",
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Readiness"}}},
+NOT_READY: dict[int | str, Any] = {
+    503: {
+        "description": "It is not ready: `checks` says why.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Readiness"}}},
+    }
+}
+METERS: dict[int | str, Any] = {
+    200: {
+        "description": "Meters in Prometheus' text format.",
+        "content": {meters.MEDIA_TYPE: {"schema": {"type": "string"}}},
+    }
 }
 
 
@@ -30,16 +39,16 @@ NOT_READY = {
 @health.output(Liveness)
 @access("public")
 def livez() -> Response:
-    """Tell whether the process answers"""
+    """Tell whether the process answers."""
     return json_response({"status": "alive"})
 
 
 @health.get("/readyz")
 @health.output(Readiness)
-@health.doc(responses={503: NOT_READY})
+@health.doc(responses=NOT_READY)
 @access("public")
 def readyz() -> Response:
-    """Tell whether queries will be answered
+    """Tell whether queries will be answered.
 
     Not while it is shutting down, nor when the newest commit cannot be opened or a query of its own fails.
     """
@@ -49,17 +58,10 @@ def readyz() -> Response:
 
 
 @health.get("/metrics")
-@health.doc(
-    responses={
-        200: {
-            "description": "Meters in Prometheus' text format.",
-            "content": {meters.MEDIA_TYPE: {"schema": {"type": "string"}}},
-        }
-    }
-)
+@health.doc(responses=METERS)
 @access("read")
 def metrics() -> Response:
-    """Show the meters"""
+    """Show the meters."""
     return Response(current_service().metrics.exposition(), content_type=meters.MEDIA_TYPE)
 
 
@@ -67,7 +69,7 @@ def metrics() -> Response:
 @health.output(ProblemMeaning)
 @access("public")
 def problem(code: str) -> Response:
-    """Say what a problem's type means"""
+    """Say what a problem's type means."""
     meaning = catalogue().get(code)
     if meaning is None:
         abort(404)

@@ -21,7 +21,7 @@ kb = APIBlueprint("kb", __name__, url_prefix="/v1", tag="Knowledge base")
 @kb.output(KnowledgeBaseBody)
 @access("read")
 def get_kb() -> Response:
-    """Describe the knowledge base
+    """Describe the knowledge base.
 
     Counts, sizes, settings, the last commits and the last verification.
     """
@@ -35,7 +35,7 @@ def get_kb() -> Response:
 @kb.output(VerifyBody, 202, description="A verification is running; GET /v1/kb shows its result.")
 @access("admin")
 def start_verify() -> Response:
-    """Verify the knowledge base
+    """Verify the knowledge base.
 
     Every byte is read and compared, in the background; queries go on meanwhile.
     """

@@ -29,7 +29,7 @@ queries = APIBlueprint("queries", __name__, url_prefix="/v1", tag="Queries")
 @body(*JSON_TYPES)
 @access("read")
 def question(json_data: QuestionQuery) -> Response:
-    """Answer a question
+    """Answer a question.
 
     Phrases of the knowledge base, best first, each with the places that speak for it.
     """
@@ -42,7 +42,7 @@ def question(json_data: QuestionQuery) -> Response:
 @body(*JSON_TYPES)
 @access("read")
 def slot_filling(json_data: SlotFillingQuery) -> Response:
-    """Find the objects of a subject's relation"""
+    """Find the objects of a subject's relation."""
     return _answer(json_data)
 
 
@@ -52,7 +52,7 @@ def slot_filling(json_data: SlotFillingQuery) -> Response:
 @body(*JSON_TYPES)
 @access("read")
 def entity_linking(json_data: EntityLinkingQuery) -> Response:
-    """Find the document that a mention means
+    """Find the document that a mention means.
 
     One mention, at `span` or marked in the text, has one answer; several at `spans` are answered like a batch whose
     ids are their places in the list.
@@ -72,7 +72,7 @@ def entity_linking(json_data: EntityLinkingQuery) -> Response:
 @body(*JSON_TYPES)
 @access("read")
 def dialogue(json_data: DialogueQuery) -> Response:
-    """Find what grounds the next turn of a conversation"""
+    """Find what grounds the next turn of a conversation."""
     return _answer(json_data)
 
 
@@ -82,7 +82,7 @@ def dialogue(json_data: DialogueQuery) -> Response:
 @body(*JSON_TYPES)
 @access("read")
 def search(json_data: SearchQuery) -> Response:
-    """Search for any text"""
+    """Search for any text."""
     return _answer(json_data)
 
 

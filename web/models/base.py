@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from storage.alias_records import MAX_ALIAS_CHARS
 from web import limits
 
 
@@ -35,3 +36,11 @@ StoredText = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 
 Title = Annotated[str, StringConstraints(max_length=limits.TITLE_CHARS, pattern=r"^[^\x00]*$")]
 """A title; it may be empty."""
+
+Name = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=MAX_ALIAS_CHARS, pattern=rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
+    ),
+]
+"""Another name of a document: not blank, no control characters."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, JsonValue, RootModel
 
 from web import limits
-from web.models.base import Body, DocumentId, StoredText, Title
+from web.models.base import Body, DocumentId, Name, StoredText, Title
 
 
 class NewDocument(Body):
@@ -21,9 +21,18 @@ class NewDocument(Body):
     url: Annotated[StoredText, Field(max_length=limits.TITLE_CHARS)] | None = None
     meta: dict[str, JsonValue] | None = Field(None, description="Facts of your own, kept with the document.")
 
+    aliases: list[Name] | None = Field(None, max_length=limits.ALIASES, description="Other names of the document.")
+
     def mapping(self) -> dict[str, Any]:
         """Return the document as the knowledge base takes it."""
-        return {"id": self.id, "title": self.title, "text": self.text, "url": self.url, "meta": self.meta or {}}
+        return {
+            "id": self.id,
+            "title": self.title,
+            "text": self.text,
+            "url": self.url,
+            "meta": self.meta or {},
+            "aliases": self.aliases,
+        }
 
 
 class NewDocuments(Body):
