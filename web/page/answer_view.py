@@ -59,10 +59,14 @@ class Place:
 
 @dataclass(frozen=True)
 class AnswerCard:
-    """One answer with its places, best first; what the answer itself says, sentence or title, is not shown again."""
+    """One answer with its places, best first; what the answer itself says, sentence or title, is not shown again.
+
+    `passage` is the answer in pieces where it is a whole passage, empty otherwise.
+    """
 
     rank: int
     text: str
+    passage: tuple[Piece, ...]
     is_long: bool
     shows_sentence: bool
     is_title: bool
@@ -146,11 +150,14 @@ def document_address(doc_id: str, paragraph: int | None = None, *, back: str | N
 
 def _card(answer: Answer, top: float, generation: int, kb_name: str) -> AnswerCard:
     places = tuple(_place(evidence, generation, kb_name) for evidence in answer.evidence)
+    is_passage = answer.unit == "passage"
     return AnswerCard(
         rank=answer.rank,
         text=answer.text,
+        passage=places[0].passage if is_passage else (),
         is_long=answer.unit in ("sentence", "passage"),
-        shows_sentence="".join(piece.text for piece in places[0].sentence).strip() != answer.text.strip(),
+        shows_sentence=not is_passage
+        and "".join(piece.text for piece in places[0].sentence).strip() != answer.text.strip(),
         is_title=answer.text == places[0].title,
         score=answer.score,
         score_percent=round(min(max(100 * answer.score / top, 0.0), 100.0), 1) if top > 0 else 0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from flask import Blueprint, Response
@@ -10,9 +11,9 @@ from werkzeug.exceptions import HTTPException
 
 from kbengine import __version__
 from storage.errors import KBError
-from web.page import comparing, library, searching, state
+from web.page import comparing, library, naming, searching, state
 from web.page.page_state import PAGE_STATE, PageState
-from web.page.problems import http_problem, kb_problem, unexpected_problem
+from web.page.problems import http_problem, kb_problem, unexpected_problem, unknown_address
 from web.service import current_service
 
 page = Blueprint("page", __name__, template_folder="../templates", static_folder="../static", static_url_path="/static")
@@ -25,12 +26,15 @@ page.add_url_rule("/documents", "add_documents", library.add, methods=["POST"])
 page.add_url_rule("/document", "document", library.document)
 page.add_url_rule("/document/delete", "delete_document", library.delete, methods=["POST"])
 page.add_url_rule("/document/restore", "restore_document", library.restore, methods=["POST"])
+page.add_url_rule("/document/names", "add_name", naming.add_name, methods=["POST"])
+page.add_url_rule("/document/names/remove", "remove_name", naming.remove_name, methods=["POST"])
 page.add_url_rule("/status", "status", state.status)
 page.add_url_rule("/status/verify", "verify", state.verify, methods=["POST"])
 
 page.register_error_handler(KBError, kb_problem)
 page.register_error_handler(HTTPException, http_problem)
 page.register_error_handler(Exception, unexpected_problem)
+page.app_errorhandler(404)(unknown_address)
 
 
 @page.record
@@ -49,10 +53,15 @@ def _own_headers(response: Response) -> Response:
 
 @page.context_processor
 def _everywhere() -> dict[str, Any]:
-    """Return what every template knows; the generation is looked up only while the knowledge base can be read."""
-    service = current_service()
-    try:
-        generation, name = service.engine.generation, service.engine.info().path.name
-    except KBError:
-        generation, name = None, ""
-    return {"version": __version__, "generation": generation, "kb_name": name, "api_docs": "/openapi.json"}
+    """Return what every template knows."""
+    engine = current_service().engine
+    generation: int | None = None
+    # The page that tells of a damaged knowledge base must not fail over the same damage.
+    with contextlib.suppress(KBError):
+        generation = engine.generation
+    return {
+        "version": __version__,
+        "generation": generation,
+        "kb_name": engine.path.name,
+        "api_docs": "/openapi.json",
+    }

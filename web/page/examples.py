@@ -13,7 +13,8 @@ from kbengine.sentences import sentence_spans
 from web.page.asking import Asking
 
 if TYPE_CHECKING:
-    from web.engine import Engine, StoredDocument
+    from web.engine import Engine
+    from web.library import StoredDocument
 
 N_EXAMPLES = 6
 _N_LOOKED_AT = 40

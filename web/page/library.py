@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 from flask import Response, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from kbengine.corpus.document import CorpusDocument, CorpusPassage
+from kbengine.corpus.document import CorpusDocument
 from kbengine.errors import CorpusError, UnknownDocumentError
+from storage.alias_records import MAX_ALIAS_CHARS
 from storage.errors import UsageError
 from web import limits
 from web.guards import FORM_TYPES, body
 from web.page.answer_view import document_address, safe_source
 from web.page.asking import Asking
+from web.page.naming import other_names
 from web.page.page_state import Deleted, current_page_state
 from web.page.problems import problem_of
 from web.page.uploads import ACCEPTED, pasted_document, uploaded_documents
 from web.service import current_service
 
 if TYPE_CHECKING:
-    from web.engine import Engine, StoredDocument
+    from web.engine import Engine
 
 LISTED = 25
 """Documents on one page of the listing."""
@@ -69,7 +71,8 @@ def document() -> Response:
         "document": stored.record,
         "passages": stored.passages,
         "source": safe_source(stored.record.url),
-        "aliases": _aliases(stored),
+        "names": other_names(engine, stored.record.doc_id),
+        "max_name": MAX_ALIAS_CHARS,
         "added_at": added if added.isascii() and added.isdigit() else None,
         "back": _back(request.args.get("back", "")),
         "ask_about": _ask_about(stored.record.title),
@@ -81,9 +84,9 @@ def document() -> Response:
 def delete() -> BaseResponse:
     """Return the way back after the document was deleted; it can be brought back for a while."""
     engine = current_service().engine
-    stored = engine.document(request.form.get("id", ""))
-    commit = engine.delete_documents([stored.record.doc_id])
-    token = current_page_state().recently_deleted.keep(Deleted(_corpus_document(stored), commit.generation))
+    document = engine.document_copy(request.form.get("id", ""))
+    commit = engine.delete_documents([document.doc_id])
+    token = current_page_state().recently_deleted.keep(Deleted(document, commit.generation))
     back = _back(request.form.get("back", ""))
     return redirect(url_for("page.documents", deleted=token, back=back or None), 303)
 
@@ -147,19 +150,6 @@ def _is_taken(engine: Engine, doc_id: str) -> bool:
     except UnknownDocumentError:
         return False
     return True
-
-
-def _corpus_document(stored: StoredDocument) -> CorpusDocument:
-    """Return the stored document as it would be added."""
-    passages = [CorpusPassage(one.ordinal, one.text, one.section, one.char_offset) for one in stored.passages]
-    record = stored.record
-    return CorpusDocument(record.doc_id, record.title, record.url, record.meta, tuple(passages))
-
-
-def _aliases(stored: StoredDocument) -> tuple[str, ...]:
-    """Return the other names that came with the document."""
-    named = stored.record.meta.get("aliases")
-    return tuple(name for name in named if isinstance(name, str)) if isinstance(named, list) else ()
 
 
 def _ask_about(title: str) -> str:

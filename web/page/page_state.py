@@ -20,7 +20,7 @@ MAX_DELETED_CHARS = 64_000_000
 
 @dataclass(frozen=True)
 class Deleted:
-    """A document that was deleted on the page, and the commit that did it."""
+    """A document that was deleted on the page, as it can be added again, and the commit that deleted it."""
 
     document: CorpusDocument
     generation: int

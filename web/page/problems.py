@@ -13,6 +13,7 @@ from web.problems import http_problem as api_http_problem
 from web.problems import problem_of as api_problem_of
 from web.request_context import current_request
 from web.request_log import error_facts
+from web.responses import problem_response
 from web.service import current_service
 
 _TITLES = {
@@ -89,6 +90,13 @@ def http_problem(error: HTTPException) -> Response:
     if error.code is None or error.code < 400:
         return make_response(error.get_response())
     return problem_page(_told(api_http_problem(error.code), None))
+
+
+def unknown_address(error: HTTPException) -> Response:
+    """Return a page for browsers, and the API's problem document for programs."""
+    if request.accept_mimetypes.best_match(("application/json", "text/html")) == "text/html":
+        return http_problem(error)
+    return problem_response(api_http_problem(404))
 
 
 def problem_page(problem: Problem) -> Response:

@@ -68,10 +68,10 @@ def uploaded_documents(files: Iterable[FileStorage]) -> list[CorpusDocument]:
         try:
             documents += _file_documents(name, file.stream.read())
         except CorpusError as error:
-            raise CorpusError(f"{name}: {error.message}") from error
+            raise CorpusError(f"the file {name}: {error.message}") from error
         if len(documents) > limits.DOCUMENTS:
             raise CorpusError(
-                f"{name}: more than {limits.DOCUMENTS:,} documents at once; add large collections with 'kbengine add'"
+                f"the file {name}: more than {limits.DOCUMENTS:,} documents at once; add large collections with 'kbengine add'"
             )
     return documents
 
