@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request, url_for
 from flask.blueprints import BlueprintSetupState
 from werkzeug.exceptions import HTTPException
 
 from kbengine import __version__
 from storage.errors import KBError
 from web.page import comparing, library, naming, searching, state
-from web.page.page_state import PAGE_STATE, PageState
+from web.page.page_state import PAGE_STATE, PageState, current_page_state
 from web.page.problems import http_problem, kb_problem, unexpected_problem, unknown_address
 from web.service import current_service
 
@@ -40,7 +41,8 @@ page.app_errorhandler(404)(unknown_address)
 @page.record
 def _keep_state(setup: BlueprintSetupState) -> None:
     """Nothing; each app gets its own state, so that two apps of one process do not share undo."""
-    setup.app.extensions[PAGE_STATE] = PageState()
+    assert page.static_folder is not None
+    setup.app.extensions[PAGE_STATE] = PageState(Path(page.static_folder))
 
 
 @page.after_request
@@ -48,12 +50,19 @@ def _own_headers(response: Response) -> Response:
     """Return the answer with what differs from the service's own headers (`web/headers.py`)."""
     # With "no-referrer" browsers send forms with `Origin: null`, which is what a stranger's page could look like.
     response.headers["Referrer-Policy"] = "same-origin"
+    if request.endpoint == "page.static" and request.args.get("v") == current_page_state().asset_version:
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
     return response
 
 
-@page.context_processor
+def _asset(name: str) -> str:
+    """Return the address of a file of the page, which changes with the files and so may be kept for ever."""
+    return url_for("page.static", filename=name, v=current_page_state().asset_version)
+
+
+@page.app_context_processor
 def _everywhere() -> dict[str, Any]:
-    """Return what every template knows."""
+    """Return what every template knows, also on the page of an unknown address, which belongs to no blueprint."""
     engine = current_service().engine
     generation: int | None = None
     # The page that tells of a damaged knowledge base must not fail over the same damage.
@@ -64,4 +73,5 @@ def _everywhere() -> dict[str, Any]:
         "generation": generation,
         "kb_name": engine.path.name,
         "api_docs": "/openapi.json",
+        "asset": _asset,
     }

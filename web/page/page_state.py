@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from pathlib import Path
 
 from flask import current_app
 
@@ -62,11 +64,15 @@ class RecentlyDeleted:
 
 
 class PageState:
-    """What one app's page keeps."""
+    """What one app's page keeps; `asset_version` is the same as long as its styles and scripts are."""
 
-    def __init__(self) -> None:
+    def __init__(self, static_folder: Path) -> None:
         self.examples = Examples()
         self.recently_deleted = RecentlyDeleted()
+        digest = hashlib.sha256()
+        for path in sorted(static_folder.iterdir()):
+            digest.update(path.name.encode() + path.read_bytes())
+        self.asset_version = digest.hexdigest()[:12]
 
 
 def current_page_state() -> PageState:

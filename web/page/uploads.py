@@ -71,7 +71,8 @@ def uploaded_documents(files: Iterable[FileStorage]) -> list[CorpusDocument]:
             raise CorpusError(f"the file {name}: {error.message}") from error
         if len(documents) > limits.DOCUMENTS:
             raise CorpusError(
-                f"the file {name}: more than {limits.DOCUMENTS:,} documents at once; add large collections with 'kbengine add'"
+                f"the file {name}: more than {limits.DOCUMENTS:,} documents at once; add large collections with "
+                "'kbengine add'"
             )
     return documents
 

@@ -81,7 +81,7 @@ def test_only_web_addresses_become_links(url):
 
 @pytest.mark.parametrize("url", ["https://example.org/a?b=c#d", "HTTP://EXAMPLE.ORG", "https://例え.jp/あ"])
 def test_web_addresses_are_links(url):
-    """http and https, also with other letters."""
+    """Both http and https, also with other letters."""
     assert safe_source(url) == url
 
 

@@ -137,6 +137,6 @@ def test_too_much_and_too_little_are_refused(asking):
 
 
 def test_limits_are_inclusive():
-    """n is taken, n + 1 is not."""
+    """What is at the limit is taken, one more is not."""
     assert Asking(q="x" * limits.TEXT_CHARS).requests()
     assert len(Asking(task="entity-linking", text="[START_ENT] x [END_ENT] " * limits.SPANS).requests()) == limits.SPANS
