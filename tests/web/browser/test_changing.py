@@ -49,7 +49,9 @@ def test_added_answered_deleted_gone_undone(browser, demo, with_scripts):
 def test_uploaded_files_are_found_at_once(page, demo, demo_engine, tmp_path):
     """Two files, one of them Markdown; the page says how many were added."""
     (tmp_path / "pier.txt").write_text("The pier of Orrin Head is 412 metres long.", encoding="utf-8")
-    (tmp_path / "ferry.md").write_text("# Ferry\n\n## Times\n\nThe ferry to Orrin Head leaves at noon.", encoding="utf-8")
+    (tmp_path / "ferry.md").write_text(
+        "# Ferry\n\n## Times\n\nThe ferry to Orrin Head leaves at noon.", encoding="utf-8"
+    )
     page.goto(f"{demo}/documents")
     page.get_by_label("Files").set_input_files([tmp_path / "pier.txt", tmp_path / "ferry.md"])
     page.locator("#add").get_by_role("button", name="Add").click()

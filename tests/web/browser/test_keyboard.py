@@ -119,7 +119,8 @@ def test_every_stop_of_the_tab_key_is_seen(page, demo, path):
                 const shown = one.matches(".segments__item input") ? one.nextElementSibling : one;
                 const style = getComputedStyle(shown);
                 const box = shown.getBoundingClientRect();
-                return [one.outerHTML.slice(0, 90), parseFloat(style.outlineWidth), style.outlineStyle, box.width * box.height];
+                const name = one.outerHTML.slice(0, 90);
+                return [name, parseFloat(style.outlineWidth), style.outlineStyle, box.width * box.height];
             }"""
         )
         if found is None:

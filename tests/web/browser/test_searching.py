@@ -173,7 +173,13 @@ def test_what_is_copied_is_what_is_shown(browser, demo):
         assert page.evaluate("navigator.clipboard.readText()") == page.url.replace("/?q=", "/?task=question&q=")
 
 
-@pytest.mark.parametrize("query", ["?q=Who+supplied+the+slide+guitar+score+for+the+film+Paris%2C+Texas%3F&k=3", "?task=dialogue&turn=Who's+Darwin%3F&k=2"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?q=Who+supplied+the+slide+guitar+score+for+the+film+Paris%2C+Texas%3F&k=3",
+        "?task=dialogue&turn=Who's+Darwin%3F&k=2",
+    ],
+)
 def test_code_on_the_page_asks_for_the_same(page, demo, query):
     """The Python program runs as it is shown and prints the answers of the page; so does curl."""
     page.goto(f"{demo}/{query}")
