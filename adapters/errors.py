@@ -5,6 +5,7 @@ UsageError
 ├── SubmissionError       a submission cannot be written, resumed or scored as a whole (exit 1)
 ├── UnknownRelationError  a Wikidata property id or relation name is not in the table (exit 1)
 ├── MissingExtraError     an optional package is not installed (exit 1)
+├── CalibrationError      development files do not tell what was asked of them (exit 1)
 └── TaskInputError        a text has not the form that its task wants
 """
 
@@ -62,6 +63,13 @@ class MissingExtraError(UsageError):
     """An optional package is not installed; the message says which command installs it."""
 
     code = "missing_extra"
+    exit_code = 1
+
+
+class CalibrationError(UsageError):
+    """Development files do not tell what was asked of them: too few records, or nothing to tell apart."""
+
+    code = "bad_calibration"
     exit_code = 1
 
 

@@ -67,10 +67,10 @@ def change_names(
     for row in old_rows:
         heir = new_ids.get(old_ids[row["document_id"]])
         if heir is not None and row["source"] not in _REMADE:
-            rows.append(alias_row(heir, row["alias"], row["source"], prior=row["prior"]))
+            rows.append(alias_row(heir, row["alias"], row["source"], uses=row["uses"], prior=row["prior"]))
     for document_id, document in added:
         rows += own_rows(document_id, document.title, document.aliases)
-        changed += insert_links(connection, document_id, document.links)
+    changed += insert_links(connection, ((document_id, document.links) for document_id, document in added))
     insert_alias_rows(connection, rows)
     if count_links:
         count_changed(connection, added=list(new_ids.values()), changed=changed)
@@ -112,7 +112,7 @@ def _add_batch(
         key = (documents[doc_id], alias.alias, alias.source)
         if key in rows and not replace:
             raise DuplicateAliasError(f"alias {alias.alias!r} of document {doc_id!r} comes twice; give it once")
-        rows[key] = alias_row(*key, prior=alias.prior)
+        rows[key] = alias_row(*key, uses=alias.uses, prior=alias.prior)
     if not replace:
         names = {document_id: doc_id for doc_id, document_id in documents.items()}
         for row in rows_of_documents(connection, names):

@@ -28,13 +28,13 @@ __all__ = [
     "unstorable_character",
 ]
 
-AliasSource = Literal["wikidata", "document", "redirect", "tsv", "manual", "anchor", "title"]
+AliasSource = Literal["wikidata", "document", "redirect", "mention", "tsv", "manual", "anchor", "title"]
 """Where an alias is from. "anchor" is counted from links; "title" stands for titles that the lexical index cannot find
 in folded letters. Both are made by storage itself, the others are given."""
 ALIAS_SOURCES: tuple[AliasSource, ...] = get_args(AliasSource)
 OWN_SOURCES: tuple[AliasSource, ...] = ("wikidata", "document")
 """Aliases that came with a document's text: a new version of the document brings its own."""
-GIVEN_SOURCES: tuple[AliasSource, ...] = (*OWN_SOURCES, "redirect", "tsv", "manual")
+GIVEN_SOURCES: tuple[AliasSource, ...] = (*OWN_SOURCES, "redirect", "mention", "tsv", "manual")
 """Sources that a caller can name."""
 
 MAX_ALIAS_CHARS = 300
@@ -48,13 +48,15 @@ class NewAlias:
     Attributes:
         alias: The name; blanks are trimmed.
         source: Where it is from, one of `GIVEN_SOURCES`.
-        prior: Probability in (0, 1] that the name means this document; None has it counted from links, or shared
-            evenly among the documents of this name when there are no links.
+        prior: Probability in (0, 1] that the name means this document; None has it follow from how often the name
+            was used for it and for other documents.
+        uses: How often the name was seen to be used for the document; added to the links that lead to it so.
     """
 
     alias: str
     source: AliasSource = "manual"
     prior: float | None = None
+    uses: int = 0
 
     def __post_init__(self) -> None:
         problem = alias_problem(self.alias)
@@ -66,6 +68,8 @@ class NewAlias:
             raise InvalidOptionError(
                 f"the prior of alias {self.alias!r} is {self.prior}; wanted a number above 0 up to 1, or none"
             )
+        if self.uses < 0:
+            raise InvalidOptionError(f"the uses of alias {self.alias!r} are {self.uses}; wanted 0 or more")
         object.__setattr__(self, "alias", spelling(self.alias))
         if self.prior is not None:
             object.__setattr__(self, "prior", float(self.prior))
@@ -116,7 +120,7 @@ class AliasRecord:
         title: Its title.
         alias: The name.
         source: Where it is from.
-        links: Links with this text to the document; 0 unless the source is "anchor".
+        uses: How often this source has the name for the document: links with this text for "anchor", 0 if unknown.
         prior: Probability that the name, spelt so, means this document; the same for all its sources.
         given_prior: The prior that was given with it, None without one.
     """
@@ -126,7 +130,7 @@ class AliasRecord:
     title: str
     alias: str
     source: AliasSource
-    links: int
+    uses: int
     prior: float
     given_prior: float | None
 

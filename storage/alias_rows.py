@@ -1,16 +1,15 @@
 """The rows of table `aliases`: stored, looked up by name, listed in pages.
 
 Functions on an open connection, inside the caller's transaction. The prior of a name is not stored but follows from the
-rows of the same spelling: a document weighs as many links as lead to it with that text, or one when it has the name
-from another source only; its prior is its share of the weights. A prior that was given with an alias is taken as it is.
+rows of the same spelling: a document weighs as often as the name was used for it, by links or in other sources, or one
+when no source says how often; its prior is its share of the weights. A prior that was given is taken as it is.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert
 
@@ -39,6 +38,7 @@ __all__ = [
 
 _COLUMNS = tuple(column.name for column in schema.aliases.columns)
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM aliases"
+_OF_A = ", ".join(f"a.{name}" for name in _COLUMNS)
 _KEY = ("folded", "alias", "document_id", "source")
 _STREAM_ROWS = 1_000
 
@@ -67,7 +67,7 @@ def name_counts(connection: Connection) -> tuple[int, int]:
 
 
 def alias_row(
-    document_id: int, alias: str, source: AliasSource, *, n_links: int = 0, prior: float | None = None
+    document_id: int, alias: str, source: AliasSource, *, uses: int = 0, prior: float | None = None
 ) -> AliasRow:
     """The row of an alias, with its checksum."""
     return sealed(
@@ -76,7 +76,7 @@ def alias_row(
             "alias": alias,
             "document_id": document_id,
             "source": source,
-            "n_links": n_links,
+            "uses": uses,
             "prior": prior,
         }
     )
@@ -84,7 +84,7 @@ def alias_row(
 
 def own_rows(document_id: int, title: str, aliases: Iterable[NewAlias]) -> list[AliasRow]:
     """The rows that a document brings itself: its aliases, and its title where the lexical index cannot fold it."""
-    rows = [alias_row(document_id, each.alias, each.source, prior=each.prior) for each in aliases]
+    rows = [alias_row(document_id, each.alias, each.source, uses=each.uses, prior=each.prior) for each in aliases]
     return rows + [alias_row(document_id, name, "title") for name in hidden_names(title)]
 
 
@@ -130,58 +130,69 @@ def rows_of_documents(connection: Connection, document_ids: Iterable[int]) -> li
     return rows
 
 
-def match_names(connection: Connection, names: Sequence[str]) -> list[list[AliasMatch]]:
+def match_names(connection: Connection, names: Sequence[str], *, limit: int) -> list[list[AliasMatch]]:
     """For each name the documents that it can mean: best form first, then highest prior, then lowest document id.
 
-    A document is named once for each of its aliases that match.
+    A document is named once for each of its aliases that match. Of a spelling with more than `limit` rows only these
+    many are read: those with a given prior and those with the most uses.
     """
     keys = [accent_key(name) if spelling(name) else None for name in names]
-    groups = _groups(connection, {key for key in keys if key is not None})
+    totals = _totals(connection, {key for key in keys if key is not None})
+    crowded = [spelt for spelt, total in totals.items() if total.n_rows > limit]
+    rows = _rows_of_spellings(connection, [spelt for spelt, total in totals.items() if total.n_rows <= limit])
+    for spelt in crowded:
+        best = f"{_SELECT} WHERE folded = ? AND alias = ? ORDER BY prior IS NULL, uses DESC, document_id, source"
+        rows += _checked(connection.exec_driver_sql(f"{best} LIMIT ?", (*spelt, limit)))
+    groups: dict[str, dict[tuple[str, int], list[AliasRow]]] = {}
+    for row in rows:
+        groups.setdefault(row["folded"], {}).setdefault((row["alias"], row["document_id"]), []).append(row)
     found: list[list[AliasMatch]] = []
     for name, key in zip(names, keys, strict=True):
-        matches = [
-            AliasMatch(document_id, alias, form, prior, sources)
-            for (alias, document_id), (prior, sources) in groups.get(key or "", {}).items()
-            if key is not None and (form := matching_form(name, alias)) is not None
-        ]
+        matches: list[AliasMatch] = []
+        forms = {alias: matching_form(name, alias) for alias, _ in groups.get(key or "", ())}
+        for (alias, document_id), same in groups.get(key or "", {}).items():
+            form = forms[alias] if key is not None else None
+            if form is not None:
+                prior = _prior(same, totals[same[0]["folded"], alias].weight)
+                matches.append(AliasMatch(document_id, alias, form, prior, tuple(row["source"] for row in same)))
         found.append(sorted(matches, key=lambda m: (FORMS.index(m.form), -m.prior, m.document_id, m.alias)))
     return found
 
 
-_Group = dict[tuple[str, int], tuple[float, tuple[AliasSource, ...]]]
+class _Total(NamedTuple):
+    """What is stored under one spelling: the number of rows, and the weights of the documents summed up."""
+
+    n_rows: int
+    weight: int
 
 
-def _groups(connection: Connection, keys: Iterable[str]) -> dict[str, _Group]:
-    """For each accent key the prior and sources of each (alias, document id) under it."""
-    rows: dict[str, dict[str, dict[int, list[AliasRow]]]] = {}
+def _totals(connection: Connection, keys: Iterable[str]) -> dict[tuple[str, str], _Total]:
+    """What is stored under each spelling with one of these accent keys, by key and spelling."""
     found = connection.exec_driver_sql(
-        f"{_SELECT} WHERE folded IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
+        "SELECT folded, alias, count(*), sum(uses) + "
+        "count(DISTINCT document_id) - count(DISTINCT iif(uses > 0, document_id, NULL)) FROM aliases "
+        "WHERE folded IN (SELECT value FROM json_each(?)) GROUP BY folded, alias",
+        (json.dumps(list(keys)),),
     )
-    for row in _checked(found):
-        by_alias = rows.setdefault(row["folded"], {})
-        by_alias.setdefault(row["alias"], defaultdict(list))[row["document_id"]].append(row)
-    return {
-        key: {
-            (alias, document_id): (prior, tuple(row["source"] for row in documents[document_id]))
-            for alias, documents in by_alias.items()
-            for document_id, prior in _priors(documents).items()
-        }
-        for key, by_alias in rows.items()
-    }
+    return {(key, alias): _Total(n_rows, weight) for key, alias, n_rows, weight in found}
 
 
-def _priors(documents: Mapping[int, Sequence[AliasRow]]) -> dict[int, float]:
-    """The prior of each document that has an alias, from their rows of it."""
-    weights = {document_id: sum(row["n_links"] for row in rows) or 1 for document_id, rows in documents.items()}
-    total = sum(weights.values())
-    given = {
-        document_id: max((row["prior"] for row in rows if row["prior"] is not None), default=None)
-        for document_id, rows in documents.items()
-    }
-    return {
-        document_id: weight / total if (prior := given[document_id]) is None else prior
-        for document_id, weight in weights.items()
-    }
+def _rows_of_spellings(connection: Connection, spellings: Sequence[tuple[str, str]]) -> list[AliasRow]:
+    """All rows of each (accent key, alias)."""
+    if not spellings:
+        return []
+    found = connection.exec_driver_sql(
+        f"SELECT {_OF_A} FROM json_each(?) AS j CROSS JOIN aliases AS a ON a.folded = j.value ->> 0 "
+        "AND a.alias = j.value ->> 1",
+        (json.dumps(spellings),),
+    )
+    return _checked(found)
+
+
+def _prior(rows: Sequence[AliasRow], total: int) -> float:
+    """The prior of a document that has an alias, from its rows of it and the weights of all documents that have it."""
+    given = [row["prior"] for row in rows if row["prior"] is not None]
+    return max(given) if given else (sum(row["uses"] for row in rows) or 1) / total
 
 
 def list_aliases(
@@ -209,16 +220,16 @@ def list_aliases(
     if after is not None:
         conditions.append("(a.folded, a.alias, a.document_id, a.source) > (?, ?, ?, ?)")
         values += _position(after)
-    columns = ", ".join(f"a.{name}" for name in _COLUMNS)
     found = connection.exec_driver_sql(
-        f"SELECT {columns}, d.doc_id, d.title FROM aliases AS a JOIN documents AS d USING (document_id) "
+        f"SELECT {_OF_A}, d.doc_id, d.title FROM aliases AS a JOIN documents AS d USING (document_id) "
         f"WHERE {' AND '.join(conditions)} ORDER BY a.folded, a.alias, a.document_id, a.source LIMIT ?",
         (*values, limit),
     ).all()
     rows = [dict(zip((*_COLUMNS, "doc_id", "title"), row, strict=True)) for row in found]
     for row in rows:
         check_row("aliases", {name: row[name] for name in _COLUMNS})
-    groups = _groups(connection, {row["folded"] for row in rows})
+    totals = _totals(connection, {row["folded"] for row in rows})
+    same = _rows_of_names(connection, [(row["folded"], row["alias"], row["document_id"]) for row in rows])
     return [
         AliasRecord(
             document_id=row["document_id"],
@@ -226,12 +237,27 @@ def list_aliases(
             title=row["title"],
             alias=row["alias"],
             source=row["source"],
-            links=row["n_links"],
-            prior=groups[row["folded"]][row["alias"], row["document_id"]][0],
+            uses=row["uses"],
+            prior=_prior(same[row["alias"], row["document_id"]], totals[row["folded"], row["alias"]].weight),
             given_prior=row["prior"],
         )
         for row in rows
     ]
+
+
+def _rows_of_names(
+    connection: Connection, names: Sequence[tuple[str, str, int]]
+) -> dict[tuple[str, int], list[AliasRow]]:
+    """All rows of each (accent key, alias, document id), by alias and document: a document may have it twice."""
+    found = connection.exec_driver_sql(
+        f"SELECT {_OF_A} FROM json_each(?) AS j CROSS JOIN aliases AS a ON a.folded = j.value ->> 0 "
+        "AND a.alias = j.value ->> 1 AND a.document_id = j.value ->> 2",
+        (json.dumps(list(dict.fromkeys(names))),),
+    )
+    rows: dict[tuple[str, int], list[AliasRow]] = {}
+    for row in _checked(found):
+        rows.setdefault((row["alias"], row["document_id"]), []).append(row)
+    return rows
 
 
 def _position(cursor: str) -> list[Any]:

@@ -35,6 +35,7 @@ __all__ = [
     "insert_generation",
     "insert_segment",
     "live_document_rows",
+    "live_ids_of",
     "live_segments",
     "newest_generation",
     "newest_generation_number",
@@ -202,6 +203,23 @@ def live_document_rows(connection: Connection, doc_ids: Sequence[str]) -> list[d
     for row in rows:
         check_row("documents", row)
     return rows
+
+
+def live_ids_of(connection: Connection, names: Sequence[str]) -> dict[str, list[str]]:
+    """The ids of the live documents of which each name is the id or, when it is no id, the title; none are left out."""
+    found: dict[str, list[str]] = {}
+    live = "CROSS JOIN documents AS d ON d.dead_generation IS NULL AND"
+    for chunk in chunked(names):
+        rows = connection.exec_driver_sql(
+            f"SELECT j.value, d.doc_id, 0 FROM json_each(?) AS j {live} d.doc_id = j.value UNION ALL "
+            f"SELECT j.value, d.doc_id, 1 FROM json_each(?) AS j {live} d.title COLLATE NOCASE = j.value "
+            "AND d.title = j.value ORDER BY 3",
+            (json.dumps(chunk), json.dumps(chunk)),
+        )
+        for name, doc_id, by_title in rows:
+            if not (by_title and name in found.get(name, ())):
+                found.setdefault(name, []).append(doc_id)
+    return found
 
 
 def retire_documents(connection: Connection, rows: Sequence[Mapping[Any, Any]], *, generation: int) -> None:

@@ -1,9 +1,9 @@
 """Documents as JSON lines: what goes out can be read in again, here or by any other program.
 
 One object a line: {"doc_id", "title", "url", "meta", "passages": [{"ordinal", "text"}, …]}, with "section" and
-"char_offset" where it has them, "aliases": [{"alias", "source"}, …] with "prior" where one was given, and "links":
-[{"text", "doc_id" or "title"}, …] with "count" where it is not 1. Aliases that are counted from links do not travel:
-they follow from the links. Vectors do not travel: whoever reads the lines (`kbengine.corpus.exported`) encodes the
+"char_offset" where it has them, "aliases": [{"alias", "source"}, …] with "prior" and "uses" where they were given, and
+"links": [{"text", "doc_id" or "title"}, …] with "count" where it is not 1. Aliases that are counted from links do not
+travel: they follow from the links. Nor do vectors: whoever reads the lines (`kbengine.corpus.exported`) encodes the
 passages with an encoder of their own.
 """
 
@@ -69,7 +69,11 @@ class PlainDocument:
 
 def _alias_to_json(alias: NewAlias) -> dict[str, JSON]:
     value: dict[str, JSON] = {"alias": alias.alias, "source": alias.source}
-    return value if alias.prior is None else {**value, "prior": alias.prior}
+    if alias.prior is not None:
+        value["prior"] = alias.prior
+    if alias.uses:
+        value["uses"] = alias.uses
+    return value
 
 
 def _link_to_json(link: NewLink) -> dict[str, JSON]:

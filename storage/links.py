@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert
 
@@ -78,16 +78,20 @@ class LinkCounts:
     aliases: int
 
 
-def insert_links(connection: Connection, document_id: int, links: Iterable[NewLink]) -> list[Link]:
-    """The links that were stored for a new document, those with one text and target summed up."""
-    counts: dict[Link, int] = {}
-    for link in links:
-        key = Link(link.text, "title" if link.by_title else "doc_id", link.target)
-        counts[key] = counts.get(key, 0) + link.count
-    rows = [sealed({"document_id": document_id, **key._asdict(), "n_links": n}) for key, n in counts.items()]
+def insert_links(connection: Connection, links: Iterable[tuple[int, Sequence[NewLink]]]) -> list[Link]:
+    """The links that were stored for new documents, given by id; those with one text and target are summed up."""
+    stored: list[Link] = []
+    rows: list[dict[str, Any]] = []
+    for document_id, given in links:
+        counts: dict[Link, int] = {}
+        for link in given:
+            key = Link(link.text, "title" if link.by_title else "doc_id", link.target)
+            counts[key] = counts.get(key, 0) + link.count
+        rows += [sealed({"document_id": document_id, **key._asdict(), "n_links": n}) for key, n in counts.items()]
+        stored += counts
     if rows:
         connection.execute(insert(schema.links), rows)
-    return list(counts)
+    return stored
 
 
 def drop_links(connection: Connection, document_ids: Sequence[int]) -> list[Link]:
@@ -107,7 +111,7 @@ def names_of_documents(connection: Connection, document_ids: Sequence[int]) -> d
     aliases: dict[int, list[NewAlias]] = {}
     for row in rows_of_documents(connection, document_ids):
         if row["source"] in GIVEN_SOURCES:
-            given = NewAlias(row["alias"], row["source"], row["prior"])
+            given = NewAlias(row["alias"], row["source"], row["prior"], row["uses"])
             aliases.setdefault(row["document_id"], []).append(given)
     links: dict[int, list[NewLink]] = {}
     columns = [column.name for column in schema.links.columns]
@@ -216,4 +220,4 @@ def _counts_of(connection: Connection, links: Sequence[Link]) -> list[AnchorCoun
 
 
 def _anchor_row(count: AnchorCount) -> AliasRow:
-    return alias_row(count.document_id, count.anchor, "anchor", n_links=count.n_links)
+    return alias_row(count.document_id, count.anchor, "anchor", uses=count.n_links)

@@ -25,6 +25,7 @@ from storage.catalog import (
     SegmentRow,
     dead_document_ids,
     document_record,
+    live_ids_of,
     live_segments,
     newest_generation_number,
     op_ids_beginning,
@@ -52,7 +53,10 @@ from storage.segment_cache import DEFER_ROWS, SegmentCache
 from storage.settings import KBSettings, read_setting, read_settings
 from storage.snapshot import LoadedSegment, Snapshot
 
-__all__ = ["KBReader"]
+__all__ = ["MAX_MATCHES", "KBReader"]
+
+MAX_MATCHES = 32
+"""Documents looked at for an alias that many have: any other's prior is below 1/32 (unless it was given)."""
 
 _log = logging.getLogger(__name__)
 _WORD = re.compile(r"\w+")
@@ -278,6 +282,11 @@ class KBReader:
             )
         return document_record(row)
 
+    def ids_of(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """The `doc_id` of each live document that has the name as its id or, when it is no id, as its exact title."""
+        with translated(self.path), self._engine.connect() as connection:
+            return live_ids_of(connection, names)
+
     def passages_of_document(self, document_id: int) -> list[PassageRecord]:
         """The document's passages in the order in which they were given."""
         table = schema.passages
@@ -360,17 +369,23 @@ class KBReader:
 
     # -- names
 
-    def alias_matches(self, names: Sequence[str]) -> list[list[AliasMatch]]:
+    def alias_matches(self, names: Sequence[str], *, limit: int = MAX_MATCHES) -> list[list[AliasMatch]]:
         """For each name the live documents of which it is another name, best first; lists are empty without any.
 
         Exact matches come before case-folded ones, these before accent-folded ones; equal ones by prior. A document
         is there once for each alias that matches. Titles are no aliases, but for those that the lexical index cannot
         find in folded letters.
+
+        Args:
+            names: The names.
+            limit: How many rows are read of an alias that more documents have: those with the highest priors.
         """
+        if limit < 1:
+            raise InvalidOptionError(f"limit is {limit}; wanted at least 1")
         if not names or not self._any_alias():
             return [[] for _ in names]
         with translated(self.path), self._engine.connect() as connection:
-            return match_names(connection, names)
+            return match_names(connection, names, limit=limit)
 
     def list_aliases(
         self,

@@ -184,11 +184,11 @@ aliases = Table(
     Column("alias", Text, primary_key=True),
     Column("document_id", Integer, ForeignKey("documents.document_id"), primary_key=True),
     Column("source", Text, primary_key=True),
-    # How many links have this text and lead here; 0 for every source but "anchor".
-    Column("n_links", Integer, nullable=False),
+    # How often the source has the name for this document: links for "anchor", 0 where it does not say.
+    Column("uses", Integer, nullable=False),
     Column("prior", REAL),
     Column("checksum", Integer, nullable=False),
-    CheckConstraint("n_links >= 0", name="n_links"),
+    CheckConstraint("uses >= 0", name="uses"),
     CheckConstraint("prior > 0 AND prior <= 1", name="prior"),
     sqlite_strict=True,
     sqlite_with_rowid=False,

@@ -66,7 +66,7 @@ def remake_names(connection: Connection, *, building: bool) -> None:
     insert_alias_rows(
         connection,
         [
-            alias_row(row["document_id"], row["alias"], row["source"], n_links=row["n_links"], prior=row["prior"])
+            alias_row(row["document_id"], row["alias"], row["source"], uses=row["uses"], prior=row["prior"])
             for row in misfiled
         ],
     )
@@ -97,7 +97,7 @@ def _stored_title_names(connection: Connection) -> Iterator[Sequence[Any]]:
 
 
 def _stored_counts(connection: Connection) -> Iterator[Sequence[Any]]:
-    statement = "SELECT document_id, alias, n_links FROM aliases WHERE source = 'anchor' ORDER BY document_id, alias"
+    statement = "SELECT document_id, alias, uses FROM aliases WHERE source = 'anchor' ORDER BY document_id, alias"
     return iter(_stream(connection, statement))
 
 

@@ -21,7 +21,7 @@ from web.request_context import begin_request, current_request
 from web.request_log import make_log
 from web.result_cache import ResultCache
 from web.service import Service, current_service
-from web.settings import LOOPBACK_HOSTS, ServiceSettings
+from web.settings import ServiceSettings
 
 
 def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO | None = None) -> APIFlask:
@@ -44,9 +44,6 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
     app.json = PydanticJSONProvider(app)
     app.url_map.merge_slashes = False  # a document's id may hold any
     app.config["MAX_FORM_MEMORY_SIZE"] = None  # forms are bounded by the body's size
-    if settings.on_loopback and not settings.require_key:
-        # Without keys, a page whose name was made to lead here must not reach the service (DNS rebinding).
-        app.config["TRUSTED_HOSTS"] = [*LOOPBACK_HOSTS, *settings.allowed_hosts]
     service = Service(
         settings=settings,
         engine=engine,
@@ -76,9 +73,10 @@ def _blueprints() -> list[APIBlueprint]:
     from web.api.documents import documents
     from web.api.health import health
     from web.api.kb import kb
+    from web.api.kilt import kilt
     from web.api.queries import queries
 
-    return [queries, batch, documents, aliases, kb, health]
+    return [queries, batch, kilt, documents, aliases, kb, health]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:
@@ -128,4 +126,6 @@ def _finish(response: Response) -> Response:
         )
 
     response.call_on_close(done)
+    if service.settings.cors_origins:
+        response.vary.add("Origin")
     return secured(response)

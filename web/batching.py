@@ -1,7 +1,8 @@
 """Micro-batching: requests that come at the same time are encoded and searched together, each with its own outcome.
 
-One dispatcher thread runs the batches. That is what makes them form (while one runs, the next gathers), and it keeps
-the numeric libraries to one thread pool: they start one for every thread that calls them.
+A few dispatcher threads run the batches. That is what makes them form (while they run, the next gathers), and it keeps
+the numeric libraries to a few thread pools: they start one for every thread that calls them. Two dispatchers overlap
+what one batch does in Python with what another does in the encoder.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from web.errors import DeadlineError, QueueFullError, StoppingError
 RunBatch = Callable[[Hashable, Sequence[Any]], Sequence[Any]]
 """Answers items of one key, one outcome per item and in order."""
 
-ObserveBatch = Callable[[int, Sequence[float]], None]
-"""Told after each batch its size and how many seconds each item waited for it to begin."""
+ObserveBatch = Callable[[Sequence[float], Any], None]
+"""Told after each batch how many seconds each item waited for it to begin, and its first outcome (None: all failed)."""
 
 MAX_RETRY_AFTER_S = 30.0
 
@@ -37,11 +38,13 @@ class BatchingOptions:
         max_wait_ms: How long a batch waits to grow, and only when other items wait or have just been run: an item
             that comes alone is run at once.
         queue_size: Items that may wait; one more is refused.
+        dispatchers: Batches that run at once.
     """
 
     max_batch: int = 32
     max_wait_ms: float = 2.0
     queue_size: int = 48
+    dispatchers: int = 2
 
 
 @dataclass(eq=False)
@@ -72,8 +75,12 @@ class MicroBatcher:
         self._last_size = 1
         self._seconds_per_item = 0.02
         self._stopping = False
-        self._thread = threading.Thread(target=self._dispatch, name="kbengine-batcher", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._dispatch, name=f"kbengine-batcher-{i}", daemon=True)
+            for i in range(options.dispatchers)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def depth(self) -> int:
@@ -120,7 +127,8 @@ class MicroBatcher:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def _run_part(self, items: Sequence[tuple[Hashable, Any]], deadline: Deadline | None) -> list[Any | Exception]:
         jobs = [_Job(key, item, deadline, bulk=True) for key, item in items]
@@ -130,7 +138,7 @@ class MicroBatcher:
             with self._changed:
                 self._refuse_when_stopping()
                 self._queue.extend(jobs)
-                self._changed.notify()
+                self._changed.notify_all()
             outcomes: list[Any | Exception] = []
             for job in jobs:
                 try:
@@ -163,16 +171,20 @@ class MicroBatcher:
             self._last_size = len(batch)
             self._seconds_per_item += 0.2 * ((time.perf_counter() - began) / len(ready) - self._seconds_per_item)
             if self._observe is not None:
-                self._observe(len(ready), [began - job.queued_at for job in ready])
+                first = next((job.future.result() for job in ready if job.future.exception() is None), None)
+                self._observe([began - job.queued_at for job in ready], first)
 
     def _next_batch(self) -> list[_Job] | None:
         """Return the oldest job with others of its key, in order of coming; None when closed and all is done."""
         with self._changed:
-            while not self._queue:
-                if self._stopping:
-                    return None
-                self._changed.wait()
-            self._gather()
+            while True:
+                while not self._queue:
+                    if self._stopping:
+                        return None
+                    self._changed.wait()
+                self._gather()
+                if self._queue:  # another dispatcher may have taken them while this one waited for more
+                    break
             key = self._queue[0].key
             batch: list[_Job] = []
             others: deque[_Job] = deque()
@@ -180,6 +192,8 @@ class MicroBatcher:
                 (batch if job.key == key and len(batch) < self._options.max_batch else others).append(job)
             self._queue = others
             self._waiting -= sum(not job.bulk for job in batch)
+            if others:
+                self._changed.notify()
             return batch
 
     def _gather(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from adapters.answerer import Answerer, AnswerOptions
     from adapters.answers import TaskAnswer
     from adapters.requests import TaskRequest
+    from adapters.tasks import Task
     from kbengine.corpus.document import CorpusDocument
     from kbengine.knowledge_base import KnowledgeBase
     from storage.alias_changes import AliasChange
@@ -84,7 +85,6 @@ class Engine:
         options = options or EngineOptions()
         self._knowledge_base = knowledge_base
         self._answerer = answerer
-        self._timings: Mapping[str, float] = {}
         self._observers: list[Callable[[BatchFacts], None]] = []
         self._info: tuple[float, KBInfo] | None = None
         self._info_lock = threading.Lock()
@@ -194,6 +194,14 @@ class Engine:
     ) -> list[SearchResult | Exception]:
         """Return for each request its pages as a KILT submission has them, or the error that it alone has."""
         return self._batcher.submit_many([(_Key("pages", options), request) for request in requests], deadline)
+
+    def check_threshold(self, task: Task, options: AnswerOptions) -> None:
+        """Return when the threshold asked for can be applied to the task.
+
+        Raises:
+            InvalidOptionError: there are no probabilities to compare with it.
+        """
+        self._answerer.check_threshold(task, options)
 
     def search(
         self, query: str, options: SearchOptions | None = None, deadline: Deadline | None = None
@@ -351,11 +359,10 @@ class Engine:
             outcomes = self._answerer.pages(items, key.options)
         else:
             outcomes = self._answerer.answer(items, key.options)
-        self._timings = outcomes[0].timings_ms if outcomes else {}
         return outcomes
 
-    def _observe(self, size: int, waits_s: Sequence[float]) -> None:
-        facts = BatchFacts(size, waits_s, self._timings)
+    def _observe(self, waits_s: Sequence[float], first: Any) -> None:
+        facts = BatchFacts(len(waits_s), waits_s, {} if first is None else first.timings_ms)
         for observer in self._observers:
             observer(facts)
 

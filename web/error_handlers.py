@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiflask import APIFlask, HTTPError
 from flask import Response
 from pydantic import ValidationError
-from werkzeug.exceptions import HTTPException, MethodNotAllowed, SecurityError
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from storage.errors import KBError
 from web.problems import http_problem, invalid_body, json_pointer, problem_of, status_of
@@ -57,10 +57,7 @@ def _http(error: HTTPException) -> Response:
         response = error.get_response()
         assert isinstance(response, Response)
         return response  # a redirect, or a response that was raised
-    detail = None
-    if isinstance(error, SecurityError):
-        detail = "the request names a host that this service does not answer for; allow it with --allow-host"
-    return problem_response(http_problem(status, detail, headers))
+    return problem_response(http_problem(status, headers=headers))
 
 
 def _unexpected(error: Exception) -> Response:

@@ -2,7 +2,7 @@
 
 UsageError
 ├── PageTokenError            a page token was not given out by this listing (400)
-├── IdempotencyConflictError  an idempotency key was used for something else before (422)
+├── IdempotencyConflictError  an idempotency key was used for something else before (409)
 ├── BodyTooLargeError         a request's body is larger than its route takes (413)
 ├── MediaTypeError            a request's body is of a type that its route does not read (415)
 ├── UnauthorizedError         no key, or none that is known and valid (401)

@@ -15,6 +15,7 @@ from web.errors import BodyTooLargeError, ForbiddenError, MediaTypeError, Unauth
 from web.keys import ApiKey, Scope
 from web.request_context import current_request
 from web.service import current_service
+from web.settings import is_loopback
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,20 +41,31 @@ def access(wanted: Access) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class BodyRule:
-    """What body a view reads; `model` is what it is made into where the view itself does that."""
+    """What body a view reads.
+
+    Attributes:
+        media_types: What it may be; empty for views that read none.
+        max_bytes: How large it may be.
+        model: What it is made into, where the view itself does that.
+        streams: Whether the view takes it piece by piece, and sees to its size.
+    """
 
     media_types: tuple[str, ...] = ()
     max_bytes: int = limits.QUERY_BODY_BYTES
     model: type[BaseModel] | None = None
+    streams: bool = False
 
 
 def body(
-    *media_types: str, max_bytes: int = limits.QUERY_BODY_BYTES, model: type[BaseModel] | None = None
+    *media_types: str,
+    max_bytes: int = limits.QUERY_BODY_BYTES,
+    model: type[BaseModel] | None = None,
+    streams: bool = False,
 ) -> Callable[[F], F]:
     """Return a decorator that says which media types a view reads, and how large a body."""
 
     def mark(view: F) -> F:
-        view.kbengine_body = BodyRule(media_types, max_bytes, model)  # type: ignore[attr-defined]
+        view.kbengine_body = BodyRule(media_types, max_bytes, model, streams)  # type: ignore[attr-defined]
         return view
 
     return mark
@@ -77,11 +89,13 @@ def guard() -> None:
 
     Raises:
         UnauthorizedError: a key is needed and there is no valid one.
-        ForbiddenError: the key's scope is too small, or a page of another origin sent the request.
+        ForbiddenError: the key's scope is too small, a page of another origin sent the request, or it is addressed to
+            a name that is not ours.
         MediaTypeError: its body is of a type that the view does not read.
         BodyTooLargeError: its body is too large.
     """
     view = current_app.view_functions.get(request.endpoint or "")
+    _check_host()
     _check_origin()
     if request.method != "OPTIONS" and view is not None:
         _check_key(access_of(view, request.method))
@@ -90,7 +104,7 @@ def guard() -> None:
 
 def _check_key(wanted: Access) -> None:
     service = current_service()
-    if wanted == "public" or not service.settings.require_key:
+    if wanted == "public" or not service.settings.needs_key:
         return
     key = _key_of_request()
     current_request().key = key
@@ -110,6 +124,17 @@ def _key_of_request() -> ApiKey:
     if not token:
         raise UnauthorizedError("there is no API key; send it as 'Authorization: Bearer kbe_…'")
     return current_service().keys.check(token)
+
+
+def _check_host() -> None:
+    """Without keys, answer for names of this machine only: a page's own name may have been made to lead here."""
+    settings = current_service().settings
+    if settings.needs_key:
+        return
+    host = request.host.lower()
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if not is_loopback(name) and name not in settings.allowed_hosts:
+        raise ForbiddenError("the request names a host that this service does not answer for; allow it: --allow-host")
 
 
 def _check_origin() -> None:
@@ -132,13 +157,20 @@ def _check_origin() -> None:
 
 def _check_body(view: Callable[..., Any]) -> None:
     rule = body_rule(view)
-    request.max_content_length = rule.max_bytes
-    if request.content_length is not None and request.content_length > rule.max_bytes:
-        raise BodyTooLargeError(
-            f"the body has {request.content_length:,} bytes, {rule.max_bytes:,} are taken; send less at once"
-        )
+    # One more than may come: werkzeug stops silently where its own limit is reached.
+    request.max_content_length = rule.max_bytes + 1
+    n_bytes = request.content_length
+    if n_bytes is None and not rule.streams:
+        n_bytes = len(request.get_data(cache=True))
+    if n_bytes is not None and n_bytes > rule.max_bytes:
+        raise too_large(rule.max_bytes)
     if rule.media_types and request.mimetype not in rule.media_types:
         raise MediaTypeError(
             f"the body's media type is {request.mimetype or 'not given'}, wanted {' or '.join(rule.media_types)}; set "
             "it as Content-Type"
         )
+
+
+def too_large(max_bytes: int) -> BodyTooLargeError:
+    """Return the error of a body that is longer than it may be."""
+    return BodyTooLargeError(f"the body is longer than {max_bytes:,} bytes, which is what is taken; send less at once")

@@ -72,7 +72,7 @@ class KeyFile:
         self._seen: tuple[int, int, int] | None = None
         self._keys: dict[str, ApiKey] = {}
 
-    def keys(self) -> list[ApiKey]:
+    def all(self) -> list[ApiKey]:
         """Return all keys, oldest first; none when there is no file.
 
         Raises:

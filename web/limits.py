@@ -29,3 +29,7 @@ ID_CHARS = 512
 TITLE_CHARS = 2_000
 """A document's title, or an alias."""
 IDEMPOTENCY_KEY_CHARS = 255
+WORDS_CHARS = 500
+"""Words that documents are looked for by: they stand in the address, which is bounded."""
+TOKEN_CHARS = 4096
+"""A page token."""

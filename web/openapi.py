@@ -8,6 +8,7 @@ from typing import Any
 
 from apiflask import APIFlask
 
+from adapters.tasks import TASKS
 from web import limits
 from web.guards import JSON_TYPES, access, access_of, body_rule
 from web.models.answers import ProblemBody
@@ -33,6 +34,18 @@ _PROBLEMS = {
     "503": "The service or the knowledge base is not in a state to answer.",
     "504": "There was no answer in time.",
     "507": "There is no space; nothing was changed.",
+}
+_TAGS = {
+    "Queries": "Ask the knowledge base.",
+    "Documents": "What it is made of.",
+    "Aliases": "Other names of documents.",
+    "Knowledge base": "What it holds, and whether it is intact.",
+    "Operation": "Health, meters, and what problems mean.",
+}
+_LINES = {"type": "string", "minLength": 1, "description": "JSON lines: one object a line."}
+_PATH_PARAMETERS: dict[str, dict[str, Any]] = {
+    "task": {"enum": list(TASKS)},
+    "doc_id": {"minLength": 1, "maxLength": limits.ID_CHARS},
 }
 _REF = "#/components/schemas/"
 _PROBLEM_REF = {"$ref": f"{_REF}ProblemBody"}
@@ -62,6 +75,7 @@ def _completer(app: APIFlask) -> Callable[[Any], Any]:
             for rule in app.url_map.iter_rules()
             for method in rule.methods or ()
         }
+        spec["tags"] = [{"name": name, "description": meaning} for name, meaning in _TAGS.items()]
         schemas = spec.setdefault("components", {}).setdefault("schemas", {})
         for path, operations in spec["paths"].items():
             for method, operation in operations.items():
@@ -77,6 +91,7 @@ def _complete_operation(
     operation: dict[str, Any], view: Callable[..., Any], method: str, schemas: dict[str, Any]
 ) -> None:
     needed = access_of(view, method.upper())
+    operation["summary"] = operation.get("summary", "").rstrip(".")
     operation["security"] = [] if needed == "public" else [{}, {"ApiKey": []}]
     operation["description"] = "\n\n".join(
         part for part in (operation.get("description", ""), _scope_line(needed)) if part
@@ -92,14 +107,19 @@ def _complete_operation(
         schemas.setdefault(rule.model.__name__, rule.model.model_json_schema(ref_template=f"{_REF}{{model}}"))
         operation["requestBody"] = {
             "content": {
-                kind: {"schema": {"$ref": _REF + rule.model.__name__} if kind in JSON_TYPES else {"type": "string"}}
+                kind: {"schema": {"$ref": _REF + rule.model.__name__} if kind in JSON_TYPES else _LINES}
                 for kind in rule.media_types
             }
         }
+    elif rule.streams:
+        operation["requestBody"] = {"content": {kind: {"schema": _LINES} for kind in rule.media_types}}
+    for parameter in operation.get("parameters", ()):
+        if parameter["in"] == "path":
+            parameter["schema"] |= _PATH_PARAMETERS.get(parameter["name"], {})
     request_body = operation.get("requestBody")
     if request_body is not None:
         request_body["required"] = True
-    if method == "post" and needed in ("write", "admin"):
+    if needed == "write":
         operation.setdefault("parameters", []).append(_idempotency_parameter())
 
 

@@ -26,7 +26,7 @@ STATUS_OF: Mapping[type[KBError], int] = {
     kb_errors.StorageFullError: 507,
     task_errors.MissingExtraError: 500,
     web_errors.PageTokenError: 400,
-    web_errors.IdempotencyConflictError: 422,
+    web_errors.IdempotencyConflictError: 409,
     web_errors.BodyTooLargeError: 413,
     web_errors.MediaTypeError: 415,
     web_errors.UnauthorizedError: 401,

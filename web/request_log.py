@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
 import traceback
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import structlog
+from gunicorn.glogging import Logger
 from structlog.typing import FilteringBoundLogger
 
 
@@ -40,3 +44,51 @@ def error_facts(error: BaseException) -> dict[str, Any]:
         kinds.append(type(each).__name__)
         each = each.__cause__ or each.__context__
     return {"error": kinds, "where": where(error)}
+
+
+class JsonLines(logging.Formatter):
+    """What libraries log, as JSON lines like our own; of exceptions the kinds and places, not the messages."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one JSON object."""
+        line: dict[str, Any] = {
+            "event": record.getMessage(),
+            "logger": record.name,
+            "level": record.levelname.lower(),
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            line |= error_facts(record.exc_info[1])
+        return json.dumps(line, ensure_ascii=False)
+
+
+class ServerLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
+    """gunicorn's log as JSON lines, without requests' text."""
+
+    def setup(self, cfg: Any) -> None:
+        """Write warnings and errors to standard error; requests are logged by the app."""
+        super().setup(cfg)
+        self.error_log.handlers = [_handler()]
+        self.error_log.setLevel(logging.WARNING)
+
+    def warning(self, msg: str, *args: Any, **kwargs: Any) -> None:
+        """Log a warning; one about a request that is no HTTP without the line that was sent."""
+        if msg.startswith("Invalid request from"):
+            msg, args = "invalid request", ()
+        super().warning(msg, *args, **kwargs)
+
+    def exception(self, msg: str, *_: Any, **kwargs: Any) -> None:
+        """Log an exception without the request's address, which may hold a query."""
+        super().exception(msg.split("%s", maxsplit=1)[0].strip(), **kwargs)
+
+
+def set_up_library_logs() -> None:
+    """Have warnings of all libraries of this process written as JSON lines; for the process that serves only."""
+    logging.getLogger().handlers = [_handler()]
+    logging.getLogger().setLevel(logging.WARNING)
+
+
+def _handler() -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    return handler

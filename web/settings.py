@@ -8,8 +8,15 @@ from pathlib import Path
 
 from kbengine.errors import InvalidOptionError
 
-LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-"""Names under which a service without keys may be addressed."""
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or address is of this machine, and reached by programs of this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,7 @@ class ServiceSettings:
         host: Address to bind; anything but loopback needs an API key.
         port: Port to bind; 0 takes a free one.
         threads: Requests handled at once.
-        require_key: Whether every request needs an API key.
+        require_key: Whether requests need an API key on loopback too.
         key_file: Where the keys are kept; None is `api-keys.json` in the knowledge base's directory.
         deadline_s: How long a query may take before it is answered 504.
         drain_s: After SIGTERM: how long new requests are still taken while /readyz already says 503.
@@ -28,6 +35,7 @@ class ServiceSettings:
         queue_size: Queries that may wait; one more is answered 429.
         max_batch: Queries encoded and searched together.
         max_wait_ms: How long a batch waits for more queries, and only when others are waiting already.
+        dispatchers: Batches that run at once.
         cache_entries: Answers kept; 0 keeps none.
         cors_origins: Origins whose pages may call the API; empty allows none.
         allowed_hosts: Names besides loopback's under which a service without keys may be addressed.
@@ -44,6 +52,7 @@ class ServiceSettings:
     queue_size: int = 48
     max_batch: int = 32
     max_wait_ms: float = 2.0
+    dispatchers: int = 2
     cache_entries: int = 1024
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
@@ -54,6 +63,7 @@ class ServiceSettings:
             ("threads", 2, 1024),
             ("queue_size", 1, 100_000),
             ("max_batch", 1, 1024),
+            ("dispatchers", 1, 64),
             ("cache_entries", 0, 1_000_000),
         ):
             value = getattr(self, name)
@@ -67,9 +77,9 @@ class ServiceSettings:
     @property
     def on_loopback(self) -> bool:
         """Tell whether only programs of this machine can reach the service."""
-        if self.host.lower() == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
+
+    @property
+    def needs_key(self) -> bool:
+        """Tell whether requests need an API key: always when other machines can reach the service."""
+        return self.require_key or not self.on_loopback

@@ -59,7 +59,8 @@ def _alias(value: Mapping[str, object]) -> NewAlias:
     if prior is not None and (isinstance(prior, bool) or not isinstance(prior, int | float)):
         raise CorpusError(f"'prior' is {kind_of(prior)}, wanted a number")
     source = get_optional_text(value, "source") or "document"
-    return NewAlias(get_text(value, "alias"), cast("AliasSource", source), prior)  # NewAlias refuses unknown ones
+    uses = get_int(value, "uses") if "uses" in value else 0
+    return NewAlias(get_text(value, "alias"), cast("AliasSource", source), prior, uses)  # it refuses unknown sources
 
 
 def _link(value: Mapping[str, object]) -> NewLink:

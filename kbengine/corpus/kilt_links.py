@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from kbengine.corpus.fields import as_object, get_optional_text, kind_of
 from kbengine.errors import CorpusError
 from storage.alias_records import NewLink, alias_problem, unstorable_character
+from storage.folding import spelling
 
 
 def page_links(anchors: object) -> tuple[NewLink, ...]:
@@ -31,7 +32,7 @@ def page_links(anchors: object) -> tuple[NewLink, ...]:
             raise CorpusError(f"'anchors'[{index}]: {e.message}") from e
         if text is None or target is None or alias_problem(text) is not None or unstorable_character(target[0]):
             continue
-        counts[(text, *target)] += 1
+        counts[(spelling(text), *target)] += 1
     return tuple(NewLink(text, target, by_title, count) for (text, target, by_title), count in counts.items())
 
 

@@ -41,7 +41,7 @@ def content(path):
         ]
         snapshot = reader.snapshot()
         codes, scales = snapshot.gather(np.arange(snapshot.n_rows))
-        aliases = [(each.doc_id, each.alias, each.links, each.prior) for each in reader.list_aliases(limit=10**6)]
+        aliases = [(each.doc_id, each.alias, each.uses, each.prior) for each in reader.list_aliases(limit=10**6)]
     return documents, codes * scales[:, None], aliases
 
 

@@ -48,7 +48,7 @@ def matches(path: Path, name: str) -> list[tuple[str, str, float]]:
 def listed(path: Path, **options: Any) -> list[tuple[str, str, str, int]]:
     """The id, alias, source and number of links of what is listed."""
     with KBReader.open(path) as reader:
-        return [(each.doc_id, each.alias, each.source, each.links) for each in reader.list_aliases(**options)]
+        return [(each.doc_id, each.alias, each.source, each.uses) for each in reader.list_aliases(**options)]
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_aliases_are_listed_in_pages(kb: Path) -> None:
     pages, after = [], None
     with KBReader.open(kb) as reader:
         while page := reader.list_aliases(limit=2, after=after):
-            pages += [(each.doc_id, each.alias, each.source, each.links) for each in page]
+            pages += [(each.doc_id, each.alias, each.source, each.uses) for each in page]
             after = page[-1].cursor
         for wrong in ("x", "[1]", '["a", "b", "c"]'):
             with pytest.raises(InvalidOptionError, match="page"):
@@ -285,12 +285,13 @@ def named(kb: Path) -> Path:
 @pytest.mark.parametrize("table", ["aliases", "links"])
 def test_changed_row_is_never_served(named: Path, table: str) -> None:
     """Every row has a checksum: verify names it, and a look-up or an export refuses it."""
-    edit(named, f"UPDATE {table} SET n_links = n_links + 1")
+    column = "uses" if table == "aliases" else "n_links"
+    edit(named, f"UPDATE {table} SET {column} = {column} + 1")
     assert not verify(named).ok
     with KBReader.open(named) as reader, pytest.raises(CorruptError, match=table):
         reader.alias_matches(["Lincoln"])
         export_documents(reader, io.StringIO())
-    edit(named, f"UPDATE {table} SET n_links = n_links - 1")
+    edit(named, f"UPDATE {table} SET {column} = {column} - 1")
     assert verify(named, deep=True).clean
 
 

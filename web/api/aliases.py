@@ -37,7 +37,9 @@ def list_aliases(query_data: AliasQuery) -> Response:
     All by name, those of one document, or those that begin in a certain way; a page at a time.
     """
     engine = current_service().engine
-    page = engine.aliases(query_data.document, query_data.prefix, query_data.limit, query_data.page_token)
+    page = engine.aliases(
+        query_data.document or None, query_data.prefix or None, query_data.limit, query_data.page_token or None
+    )
     listed = [
         {
             "alias": record.alias,
@@ -45,7 +47,7 @@ def list_aliases(query_data: AliasQuery) -> Response:
             "title": record.title,
             "source": record.source,
             "prior": record.prior,
-            "links": record.links,
+            "uses": record.uses,
         }
         for record in page.aliases
     ]
@@ -90,7 +92,7 @@ def add_aliases(json_data: NewAliases) -> Response:
     return committed(change, _facts, 201)
 
 
-@aliases.post("/aliases/delete")
+@aliases.post("/aliases:delete")
 @aliases.input(AliasesToDelete)
 @aliases.output(AliasCommitted, description="The names are not used any more.")
 @body(*JSON_TYPES)

@@ -40,7 +40,7 @@ def list_documents(query_data: ListQuery) -> Response:
     All by id, a page at a time; with `q` those that hold its words, best first.
     """
     engine = current_service().engine
-    page = engine.documents(query_data.q, query_data.limit, query_data.page_token)
+    page = engine.documents(query_data.q or None, query_data.limit, query_data.page_token or None)
     listed = [_summary(record) for record in page.documents]
     return json_response(
         {"documents": listed, "next_page_token": page.next_page_token, "generation": engine.generation}
@@ -58,12 +58,12 @@ def add_documents() -> Response:
     whose id is there already is replaced.
     """
     engine = current_service().engine
-    wanted = [each.mapping() for each in read_body(DocumentsToAdd, lines_as="documents").documents()]
+    wanted = [each.mapping() for each in DocumentsToAdd.read(read_body(lines_as="documents"))]
     current_request().facts["documents"] = len(wanted)
     return committed(lambda name: engine.add_documents(wanted, name), _facts, 201)
 
 
-@documents.post("/documents/delete")
+@documents.post("/documents:delete")
 @documents.input(DocumentIds)
 @documents.output(Committed, description="The documents are in no answer any more.")
 @body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)

@@ -31,7 +31,7 @@ def get_kb() -> Response:
     return json_response({**facts, "verify": verify_json(engine.verify_report())})
 
 
-@kb.post("/kb/verify")
+@kb.post("/kb:verify")
 @kb.output(VerifyBody, 202, description="A verification is running; GET /v1/kb shows its result.")
 @access("admin")
 def start_verify() -> Response:

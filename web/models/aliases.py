@@ -43,7 +43,7 @@ class AliasEntry(Body):
     title: str
     source: str = Field(description="Where the name is from.")
     prior: float = Field(description="How probably the name means this document.")
-    links: int = Field(description="Links with this text to the document.")
+    uses: int = Field(description="How often the source has the name for the document; 0 if unknown.")
 
 
 class AliasList(Body):
@@ -59,10 +59,10 @@ class AliasQuery(Body):
 
     model_config = ConfigDict(strict=False)
 
-    document: str | None = Field(None, max_length=limits.ID_CHARS, description="Only names of this document.")
-    prefix: str | None = Field(None, max_length=MAX_ALIAS_CHARS, description="Only names that begin so, case folded.")
+    document: str = Field("", max_length=limits.ID_CHARS, description="Only names of this document.")
+    prefix: str = Field("", max_length=MAX_ALIAS_CHARS, description="Only names that begin so, case folded.")
     limit: int = Field(50, ge=1, le=limits.PAGE_ITEMS)
-    page_token: str | None = Field(None, max_length=4096)
+    page_token: str = Field("", max_length=limits.TOKEN_CHARS, description="Of the page before; empty for the first.")
 
 
 class NameQuery(Body):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
 from storage.alias_records import MAX_ALIAS_CHARS
 from web import limits
@@ -15,6 +15,14 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
+
+def _whole(value: Any) -> Any:
+    """Return a number without its zero fraction: to JSON, 3.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = BeforeValidator(_whole)
+"""Annotates integers: to be read however they are written."""
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=limits.TEXT_CHARS, pattern=r"\S")]
 """Some text that is not blank."""

@@ -44,9 +44,16 @@ class NewDocuments(Body):
 class DocumentsToAdd(RootModel[NewDocument | NewDocuments]):
     """One document, or several."""
 
-    def documents(self) -> list[NewDocument]:
-        """Return the documents, in order."""
-        return [self.root] if isinstance(self.root, NewDocument) else list(self.root.documents)
+    @staticmethod
+    def read(value: Any) -> list[NewDocument]:
+        """Return the documents, in order; errors are those of the form that was meant.
+
+        Raises:
+            ValidationError: it is neither.
+        """
+        if isinstance(value, dict) and "documents" in value:
+            return list(NewDocuments.model_validate(value).documents)
+        return [NewDocument.model_validate(value)]
 
 
 class DocumentIds(Body):
@@ -111,9 +118,9 @@ class ListQuery(Body):
 
     model_config = ConfigDict(strict=False)
 
-    q: str | None = Field(None, max_length=limits.TEXT_CHARS, description="Words to look for; best matches first.")
+    q: str = Field("", max_length=limits.WORDS_CHARS, description="Words to look for; best matches first.")
     limit: int = Field(50, ge=1, le=limits.PAGE_ITEMS)
-    page_token: str | None = Field(None, max_length=4096)
+    page_token: str = Field("", max_length=limits.TOKEN_CHARS, description="Of the page before; empty for the first.")
 
 
 class VerifyFinding(Body):
@@ -159,6 +166,8 @@ class KnowledgeBaseBody(Body):
     kept_fraction: float
     deleted_documents_not_compacted: int
     segments: int
+    aliases: int
+    links: int
     bytes: int
     bytes_by_kind: dict[str, int]
     bytes_per_vector: float | None

@@ -9,14 +9,18 @@ from pydantic import Field
 from kbengine.query import Effort, SearchOptions, Unit, Weights
 from web import limits
 from web.engine import SearchRequest
-from web.models.base import Body, Text
+from web.models.base import Body, Text, Whole
 
 if TYPE_CHECKING:
     from adapters.answerer import AnswerOptions
     from adapters.requests import TaskRequest
 
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
-Offset = Annotated[int, Field(ge=0, le=limits.TEXT_CHARS)]
+Offset = Annotated[int, Field(ge=0, le=limits.TEXT_CHARS), Whole]
+Count = Annotated[int, Field(ge=1, le=limits.K), Whole]
+Lists = Annotated[int, Field(ge=1, le=1 << 20), Whole]
+PhraseTokens = Annotated[int, Field(ge=1, le=64), Whole]
+Milliseconds = Annotated[int, Field(ge=50, le=3_600_000), Whole]
 SpanPair = Annotated[list[Offset], Field(min_length=2, max_length=2)]
 
 
@@ -35,15 +39,15 @@ class WeightsBody(Body):
 class Options(Body):
     """How to answer; what is left out is the task's own choice."""
 
-    k: int = Field(10, ge=1, le=limits.K, description="Distinct answers wanted.")
+    k: Count = Field(10, description="Distinct answers wanted.")
     unit: Unit | None = Field(None, description="What an answer is.")
     effort: Effort = Field("normal", description="How many candidates are looked at.")
-    nprobe: int | None = Field(None, ge=1, le=1 << 20, description="Clusters probed per segment, instead of effort.")
+    nprobe: Lists | None = Field(None, description="Clusters probed per segment, instead of effort.")
     weights: WeightsBody | None = Field(None, description="Of the three signals, instead of the task's own.")
     explain: bool = Field(False, description="Give the parts of each score.")
     truncate: bool = Field(False, description="Cut a text that is too long for the encoder instead of refusing it.")
-    deadline_ms: int | None = Field(
-        None, ge=50, le=3_600_000, description="Answer 504 after this time; the service's own deadline counts too."
+    deadline_ms: Milliseconds | None = Field(
+        None, description="Answer 504 after this time; the service's own deadline counts too."
     )
 
 
@@ -149,7 +153,7 @@ class SearchQuery(Options):
     """Any text, encoded as it is."""
 
     text: Text
-    max_phrase_tokens: int | None = Field(None, ge=1, le=64, description="The longest phrase that is an answer.")
+    max_phrase_tokens: PhraseTokens | None = Field(None, description="The longest phrase that is an answer.")
 
     def request(self) -> SearchRequest:
         """Return what to search for."""
@@ -214,6 +218,6 @@ class BatchQuery(Body):
     """Several queries of any tasks, answered in order, each with its own outcome."""
 
     queries: list[BatchItem] = Field(min_length=1, max_length=limits.BATCH)
-    deadline_ms: int | None = Field(
-        None, ge=50, le=3_600_000, description="Queries not answered by then have status 504 of their own."
+    deadline_ms: Milliseconds | None = Field(
+        None, description="Queries not answered by then have status 504 of their own."
     )

@@ -16,7 +16,7 @@ branch_labels = None
 depends_on = None
 
 _LIVE_ALIASES = """CREATE VIEW live_aliases AS
-    SELECT a.alias, d.doc_id, d.title, a.source, a.n_links, a.prior, a.folded, a.document_id
+    SELECT a.alias, d.doc_id, d.title, a.source, a.uses, a.prior, a.folded, a.document_id
     FROM aliases AS a JOIN documents AS d USING (document_id) WHERE d.dead_generation IS NULL"""
 
 
@@ -28,10 +28,10 @@ def upgrade() -> None:
         sa.Column("alias", sa.Text(), nullable=False),
         sa.Column("document_id", sa.Integer(), nullable=False),
         sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("n_links", sa.Integer(), nullable=False),
+        sa.Column("uses", sa.Integer(), nullable=False),
         sa.Column("prior", sa.REAL(), nullable=True),
         sa.Column("checksum", sa.Integer(), nullable=False),
-        sa.CheckConstraint("n_links >= 0", name=op.f("ck_aliases_n_links")),
+        sa.CheckConstraint("uses >= 0", name=op.f("ck_aliases_uses")),
         sa.CheckConstraint("prior > 0 AND prior <= 1", name=op.f("ck_aliases_prior")),
         sa.ForeignKeyConstraint(["document_id"], ["documents.document_id"], name="fk_aliases_document_id"),
         sa.PrimaryKeyConstraint("folded", "alias", "document_id", "source", name="pk_aliases"),
