@@ -322,6 +322,11 @@ class KBReader:
         passage = passage_record(row)
         return None if passage.characters(token_id, token_id) is None else passage
 
+    def document_names(self, document_id: int) -> DocumentNames:
+        """The aliases that a document was given, and its links, as they can be given again."""
+        with translated(self.path), self._engine.connect() as connection:
+            return names_of_documents(connection, [document_id]).get(document_id, DocumentNames())
+
     def list_documents(
         self, *, after: str | None = None, limit: int = 100, title_prefix: str | None = None
     ) -> list[DocumentRecord]:
