@@ -48,11 +48,14 @@ class PredictOptions:
 
     Every record that has an answer gets it, however improbable, unless a `threshold` is given: then an answer that is
     less probable is left blank, its pages stay.
+
+    The effort is low by default: with three signals naming candidates, a quarter of the lists gives the same figures
+    (300 rows each of docred, fewrel and squad: R-precision and KILT-EM equal to the last digit) in half the time.
     """
 
     pages: int = 10
     batch_size: int = 64
-    effort: Effort = "normal"
+    effort: Effort = "low"
     weights: Weights | None = None
     resume: bool = False
     overwrite: bool = False

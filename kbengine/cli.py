@@ -126,6 +126,7 @@ def cli(context: click.Context, debug: bool) -> None:
 @encoder_options
 @click.option("--keep-fraction", type=float, help="Store this share of the tokens, the best by the filter.")
 @click.option("--filter-threshold", type=float, help="Store tokens whose filter logit reaches this.")
+@click.option("--index", help="ivf-sq8 (default), exact, ivf-sq4, ivf-pq, opq16 to opq96, fastscan: docs/indexes.md.")
 @click.option("--nlist", type=int, help="Clusters of each large segment's index; by default chosen from its size.")
 @click.option("--nprobe", type=int, help="Clusters searched per query by default; otherwise chosen from nlist.")
 @json_option
@@ -139,6 +140,7 @@ def build(
     dtype: DTypeChoice,
     keep_fraction: float | None,
     filter_threshold: float | None,
+    index: str | None,
     nlist: int | None,
     nprobe: int | None,
     as_json: bool,
@@ -159,6 +161,7 @@ def build(
     filter_options = FilterOptions(threshold=filter_threshold, keep_fraction=keep_fraction)
     if filter_options == FilterOptions():
         filter_options = DEFAULT_FILTER
+    ann = {"kind": index, "nlist": nlist, "nprobe": nprobe}
     model = Encoder.load(encoder or "minilm-phrase", device=device, dtype=dtype)
     with progress_for_terminal(quiet=as_json) as progress:
         report = build_kb(
@@ -166,7 +169,7 @@ def build(
             kb,
             encoder=model,
             filter_options=filter_options,
-            ann={name: value for name, value in (("nlist", nlist), ("nprobe", nprobe)) if value is not None},
+            ann={name: value for name, value in ann.items() if value is not None},
             progress=progress,
         )
     output = _output(as_json)

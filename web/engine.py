@@ -235,6 +235,14 @@ class Engine:
         """
         return self._library.document(doc_id)
 
+    def document_copy(self, doc_id: str) -> CorpusDocument:
+        """Return the live document as it can be added again: its text, the names it was given, and its links.
+
+        Raises:
+            UnknownDocumentError: there is none.
+        """
+        return self._library.copy(doc_id)
+
     def add_documents(
         self, documents: Sequence[CorpusDocument | Mapping[str, Any]], op_id: str | None = None
     ) -> Commit:

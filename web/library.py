@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import UnknownDocumentError
 from web.page_tokens import page_position, page_token
 from web.writing import Writes
 
 if TYPE_CHECKING:
-    from kbengine.corpus.document import CorpusDocument
     from kbengine.knowledge_base import KnowledgeBase
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasRecord
@@ -84,6 +84,20 @@ class Library:
         except UnknownDocumentError:
             raise UnknownDocumentError(f"no document {doc_id!r}; the listing of documents has the ids") from None
         return StoredDocument(record, tuple(reader.passages_of_document(record.document_id)))
+
+    def copy(self, doc_id: str) -> CorpusDocument:
+        """Return the live document as it can be added again; see `Engine.document_copy`."""
+        stored = self.document(doc_id)
+        names = self._knowledge_base.reader.document_names(stored.record.document_id)
+        return CorpusDocument(
+            stored.record.doc_id,
+            stored.record.title,
+            stored.record.url,
+            stored.record.meta,
+            tuple(CorpusPassage(each.ordinal, each.text, each.section, each.char_offset) for each in stored.passages),
+            names.aliases,
+            names.links,
+        )
 
     def add(self, documents: Sequence[CorpusDocument | Mapping[str, Any]], op_id: str | None) -> Commit:
         """Return the commit that added the documents; see `Engine.add_documents`."""
