@@ -35,8 +35,6 @@ PASSAGES_PER_SEARCH = 50
 EFFORT_FACTORS = {"low": 0.25, "normal": 1.0, "high": 4.0, "exact": 1.0}
 MAX_RETRIES = 5
 """Searches begun anew because a compaction forgot documents between finding them and reading their text."""
-GATHER_ROWS = 1 << 16
-"""Rows whose codes are turned into float32 at once: 100 MB at d = 384."""
 
 
 @dataclass(frozen=True)
@@ -222,10 +220,6 @@ class Searcher:
 
 
 def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> tuple[Float32, Float32]:
-    """Return start·q_start and end·q_end of the rows, both float32 (r,), in blocks of bounded memory."""
-    targets = np.stack([vectors.start, vectors.end], axis=1)  # (d, 2)
-    scores = np.empty((len(rows), 2), dtype=np.float32)
-    for begin in range(0, len(rows), GATHER_ROWS):
-        block = slice(begin, begin + GATHER_ROWS)
-        scores[block] = snapshot.inner_products(rows[block], targets)
-    return np.ascontiguousarray(scores[:, 0]), np.ascontiguousarray(scores[:, 1])
+    """Return start·q_start and end·q_end of the rows, both float32 (r,)."""
+    products = snapshot.inner_products(rows, np.stack([vectors.start, vectors.end], axis=1))
+    return np.ascontiguousarray(products[:, 0]), np.ascontiguousarray(products[:, 1])
