@@ -17,6 +17,7 @@ from kbengine.corpus.report import CorpusReport
 from kbengine.errors import EncoderMismatchError, InvalidOptionError, KnowledgeBaseExistsError
 from kbengine.filtering import FilterOptions
 from kbengine.progress import NoProgress, ProgressSink
+from kbengine.sparse.agreement import agreeing_encoder
 from storage.ann_options import AnnOptions
 from storage.settings import KBSettings
 
@@ -101,6 +102,7 @@ def build(
     counters: dict[str, Any] = dict(writer.settings.build_position)
     report.resumed = "source" in counters
     with writer:
+        encoder = agreeing_encoder(encoder, writer.settings.sparse_model, path)
         start = SourcePosition.from_json(counters["source"]) if report.resumed else None
         _add_chunks(writer, corpus, encoder, filter_options, report, progress, start=start, counters=counters)
         progress.begin("counting links", None, "")
@@ -143,6 +145,7 @@ def add_corpus(
     report = BuildReport()
     with KBWriter.open(path) as writer:
         _check_fingerprint(encoder, writer.settings.encoder_fingerprint, path)
+        encoder = agreeing_encoder(encoder, writer.settings.sparse_model, path)
         filter_options = FilterOptions.from_json(writer.settings.filter)
         threshold = stored_threshold(writer.settings)
         _add_chunks(writer, corpus, encoder, filter_options, report, progress, threshold=threshold, replace=True)
@@ -223,6 +226,7 @@ def _writer_for_build(
         settings = KBSettings(
             encoder_name=encoder.name,
             encoder_fingerprint=encoder.fingerprint,
+            sparse={} if encoder.sparse is None else {"model": encoder.sparse.fingerprint},
             d=encoder.d,
             filter=filter_options.to_json(),
             ann=dict(ann),

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
 from kbengine.filtering import FilterOptions
-from kbengine.query import Effort, Query, SearchOptions, Unit, Weights
+from kbengine.query import Effort, Query, SearchOptions, Strategy, Unit, Weights
+from kbengine.sparse.agreement import agreeing_encoder
 from storage.alias_records import NewAlias
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
     from storage.gpu import IndexDevice
     from storage.information import KBInfo
+    from storage.reader import KBReader
     from storage.records import JSON, Commit, DocumentRecord
 
 
@@ -47,6 +49,7 @@ class SearchKeywords(TypedDict, total=False):
     max_phrase_tokens: int | None
     explain: bool
     truncate: bool
+    strategy: Strategy | None
 
 
 class KnowledgeBase:
@@ -61,14 +64,16 @@ class KnowledgeBase:
         from storage.reader import KBReader
 
         self.path = path
-        self.encoder = encoder
         self._options = options
         self._reader = KBReader.open(path, index_device=options.index_device)
+        settings = self._reader.settings
         try:
-            _check_encoder(encoder, self._reader.settings.encoder_name, self._reader.settings.encoder_fingerprint, path)
+            _check_encoder(encoder, settings.encoder_name, settings.encoder_fingerprint, path)
+            encoder = agreeing_encoder(encoder, settings.sparse_model, path)
         except EncoderMismatchError:
             self._reader.close()
             raise
+        self.encoder = encoder
         self._searcher = Searcher(self._reader, encoder)
         self._write_lock = threading.Lock()
         self._writer: Any = None
@@ -138,7 +143,8 @@ class KnowledgeBase:
             query: a question, a `Query` (see `adapters.tasks` for the other tasks), or a sequence of them.
             **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there
                 are no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`,
-                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it).
+                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it),
+                `strategy` (dense, dfs, sfs, hybrid: where candidates come from).
 
         Raises:
             QueryError: a query is empty or too long.
@@ -291,12 +297,29 @@ class KnowledgeBase:
         """Return counts, sizes, settings and the last commits."""
         return self._reader.info()
 
-    def close(self) -> None:
-        """Finish background merging, give the writer lock back and close all files."""
+    @property
+    def reader(self) -> KBReader:
+        """Return the reader behind the searches: listings, texts and snapshots."""
+        return self._reader
+
+    @property
+    def writing(self) -> Literal["no", "idle", "merging"]:
+        """Tell whether this process holds the writer lock, and whether it is merging segments in the background."""
+        with self._write_lock:
+            if self._writer is None:
+                return "no"
+            return "merging" if self._writer.merging else "idle"
+
+    def release_writer(self) -> None:
+        """Finish background merging and give the writer lock back, so that other processes may write."""
         with self._write_lock:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+
+    def close(self) -> None:
+        """Finish background merging, give the writer lock back and close all files."""
+        self.release_writer()
         self._reader.close()
 
     def _open_writer(self) -> Any:

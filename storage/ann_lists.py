@@ -25,9 +25,9 @@ from storage.errors import CorruptError
 _FORMAT = "kbengine-ann"
 _VERSION = "1"
 _BLOCK_ROWS = 4096
-_DIGEST_BYTES = 32
-# Rows whose codes are turned into float32 at once: they stay in the cache (seven times faster than all at once).
+# Rows turned into float32 at once for products: they stay in the cache, seven times faster than all rows at once.
 _PRODUCT_ROWS = 512
+_DIGEST_BYTES = 32
 _BUILT_WITH = ("nlist", "seed", "sample_per_list", "iterations")
 
 AnnKind = Literal["tokens", "passages"]
@@ -86,14 +86,15 @@ class AnnSource:
 
     def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
         """The inner products float32 (rows, t) of the vectors of rows with targets float32 (d, t)."""
-        turned = np.ascontiguousarray(targets.T)
-        products = np.empty((len(turned), len(rows)), dtype=np.float32)
-        block = np.empty((min(_PRODUCT_ROWS, len(rows)), self.d), dtype=np.float32)
-        for start in range(0, len(rows), _PRODUCT_ROWS):
-            some = rows[start : start + _PRODUCT_ROWS]
+        codes = np.take(self.codes, rows, axis=0)
+        transposed = np.ascontiguousarray(targets.T)  # (t, d)
+        products = np.empty((len(transposed), len(codes)), dtype=np.float32)
+        block = np.empty((min(_PRODUCT_ROWS, len(codes)), self.d), dtype=np.float32)
+        for first in range(0, len(codes), _PRODUCT_ROWS):
+            some = codes[first : first + _PRODUCT_ROWS]
             values = block[: len(some)]
-            values[:] = self.codes[some]
-            np.matmul(turned, values.T, out=products[:, start : start + len(some)])
+            values[:] = some
+            np.matmul(transposed, values.T, out=products[:, first : first + len(some)])
         products *= self.scales[rows].astype(np.float32)
         return products.T
 

@@ -20,6 +20,7 @@ from storage.records import NewDocument, NewPassage, pack_offsets, to_json
 from storage.segment import SegmentArrays
 from storage.segment_arrays import narrow
 from storage.settings import KBSettings
+from storage.sparse_rows import SparseArrays, sparse_arrays
 
 __all__ = ["Batch", "PlacedPassage", "check_documents", "common_scales", "prepare_batch", "segment_arrays"]
 
@@ -59,8 +60,14 @@ class Batch:
     after: Generation
 
 
-def check_documents(documents: Sequence[NewDocument], *, d: int) -> None:
-    """Nothing; raises when a document comes twice or a vector has another dimension than the knowledge base."""
+def check_documents(documents: Sequence[NewDocument], *, d: int, sparse_model: str | None = None) -> None:
+    """Nothing; raises when a document comes twice or its vectors are not of the kind that the knowledge base holds.
+
+    Args:
+        documents: What is to be added.
+        d: Dimension of the vectors.
+        sparse_model: Fingerprint of the sparse encoder; None where no sparse rows are stored.
+    """
     seen: set[str] = set()
     for document in documents:
         if document.doc_id in seen:
@@ -73,6 +80,12 @@ def check_documents(documents: Sequence[NewDocument], *, d: int) -> None:
                 raise InvalidOptionError(
                     f"document {document.doc_id!r}: vectors have {passage.vectors.shape[1]} dimensions, the knowledge "
                     f"base holds {d}; use the encoder it was built with"
+                )
+            model = None if passage.sparse is None else passage.sparse.model
+            if model != sparse_model:
+                raise InvalidOptionError(
+                    f"document {document.doc_id!r}: its sparse rows are {_of_model(model)}, the knowledge base's are "
+                    f"{_of_model(sparse_model)}; use the encoder it was built with"
                 )
 
 
@@ -199,7 +212,22 @@ def segment_arrays(
         encoder=encoder,
         numbering="rows" if numbers is None else "own",
         token_numbers=numbers,
+        sparse=_sparse(passages),
     )
+
+
+def _of_model(model: str | None) -> str:
+    return "missing" if model is None else f"of sparse encoder {model[:12]}"
+
+
+def _sparse(passages: Sequence[NewPassage]) -> SparseArrays | None:
+    found = [passage.sparse for passage in passages if passage.sparse is not None]
+    if found and len(found) < len(passages):
+        raise InvalidOptionError(
+            f"{len(found)} of {len(passages)} passages have sparse vectors, wanted all or none; encode them all with "
+            "one encoder"
+        )
+    return sparse_arrays(found) if found else None
 
 
 def _token_numbers(placed: Sequence[PlacedPassage]) -> NDArray[Any] | None:

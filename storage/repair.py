@@ -197,7 +197,7 @@ def _encode_again(
     new: list[SegmentRow] = []
     try:
         for chunk in chunked(ids, _PASSAGES_PER_SEGMENT):
-            placed = _placed(session, chunk, reencode, d=settings.d)
+            placed = _placed(session, chunk, reencode, d=settings.d, sparse_model=settings.sparse_model)
             arrays = segment_arrays(
                 placed,
                 token_scale=settings.token_scale,
@@ -214,14 +214,16 @@ def _encode_again(
     return new
 
 
-def _placed(session: WriteSession, passage_ids: Sequence[int], reencode: Reencode, *, d: int) -> list[PlacedPassage]:
+def _placed(
+    session: WriteSession, passage_ids: Sequence[int], reencode: Reencode, *, d: int, sparse_model: str | None
+) -> list[PlacedPassage]:
     with session.reading() as connection:
         _check_texts(connection, passage_ids)
         stored = load_stored(connection, passage_ids)
     placed: list[PlacedPassage] = []
     for batch in chunked(stored, _BATCH):
         for old, new in zip(batch, reencode(batch), strict=True):
-            _check_same(old, new, d=d)
+            _check_same(old, new, d=d, sparse_model=sparse_model)
             numbers = old.token_numbers
             filtered = len(numbers) and int(numbers[-1]) >= len(numbers)
             placed.append(
@@ -249,7 +251,12 @@ def _check_texts(connection: Connection, passage_ids: Sequence[int]) -> None:
             check_row("documents", row)
 
 
-def _check_same(old: StoredPassage, new: NewPassage, *, d: int) -> None:
+def _check_same(old: StoredPassage, new: NewPassage, *, d: int, sparse_model: str | None) -> None:
+    if sparse_model != (None if new.sparse is None else new.sparse.model):
+        raise InvalidOptionError(
+            f"passage {old.passage_id}: encoding again gave no sparse rows, or other ones than those of sparse encoder "
+            f"{sparse_model}; use the knowledge base's encoder with its sparse heads"
+        )
     same_tokens = len(old.token_ordinals) == len(new.token_ordinals) and bool(
         (old.token_ordinals == new.token_ordinals).all()
     )

@@ -25,7 +25,7 @@ FORMAT_VERSION = 1
 """Raised when an older kbengine could not read what this one writes."""
 
 # Not in what the first versions of kbengine wrote.
-_LATER_FIELDS = ("quantiser",)
+_LATER_FIELDS = ("quantiser", "sparse")
 
 BuildState = Literal["building", "complete"]
 
@@ -47,6 +47,8 @@ class KBSettings:
         format_version: See `FORMAT_VERSION`.
         quantiser: Of the index of token vectors: {"name", "kind", "n_bytes", "sha256"} of its file, and "drop_vectors":
             whether quantised vectors are stored in place of int8 ones; empty without one.
+        sparse: Of the sparse rows stored beside the vectors: {"model": fingerprint of the sparse encoder}; empty
+            without them.
         build: {"state": "building" | "complete", "position": {…} where an interrupted build goes on}.
     """
 
@@ -58,6 +60,7 @@ class KBSettings:
     passage_scale: float | None = None
     ann: Mapping[str, JSON] = field(default_factory=dict)
     quantiser: Mapping[str, JSON] = field(default_factory=dict)
+    sparse: Mapping[str, JSON] = field(default_factory=dict)
     kbengine_version: str = ""
     created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     format_version: int = FORMAT_VERSION
@@ -95,6 +98,12 @@ class KBSettings:
     def drops_vectors(self) -> bool:
         """Whether only quantised token vectors are stored."""
         return bool(self.quantiser.get("drop_vectors"))
+
+    @property
+    def sparse_model(self) -> str | None:
+        """The fingerprint of the sparse encoder, None when no sparse rows are stored."""
+        model = self.sparse.get("model")
+        return None if model is None else str(model)
 
     @property
     def build_state(self) -> str:

@@ -24,6 +24,7 @@ from storage.errors import CorruptError, UsageError
 from storage.exact import Found, best_of, check_queries, empty_found
 from storage.postings import Bm25Options, LexicalView
 from storage.segment import Segment, SegmentFile, open_segment
+from storage.sparse_scores import SparseQuery, sparse_scores
 
 # Rows of small segments copied together for one scan; more than that are scanned where they lie.
 _MAX_BLOCK_ROWS = 500_000
@@ -206,6 +207,37 @@ class Snapshot:
         codes = self._gather("passage_codes", passages, of_passages=True)
         return dequantise(codes, self._gather("passage_scales", passages, of_passages=True))
 
+    def sparse_scores(
+        self, rows: NDArray[np.int64], query: SparseQuery
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The sparse inner products of rows (n) with a query, start and end side, both float32 (n).
+
+        Raises:
+            UsageError: The stored rows are of another sparse encoder, or there are none.
+        """
+        self._check(rows, self.n_rows, "row")
+        scores = np.zeros((2, len(rows)), dtype=np.float32)
+        owners = np.searchsorted(self._row_starts, rows, side="right") - 1
+        for owner in np.unique(owners).tolist():
+            arrays = self.segments[owner].segment.arrays
+            if arrays.sparse is None or arrays.sparse.model != query.model:
+                stored = "none" if arrays.sparse is None else arrays.sparse.model[:12]
+                raise UsageError(
+                    f"segment {self.segments[owner].segment.name} has sparse rows of {stored}, the query's vectors are "
+                    f"of {query.model[:12]}; use the encoder the knowledge base was built with"
+                )
+            chosen = np.flatnonzero(owners == owner)
+            own = rows[chosen] - self._row_starts[owner]
+            scores[:, chosen] = sparse_scores(
+                arrays.sparse,
+                query,
+                own,
+                passages=self.segments[owner].segment.passage_of_rows(own),
+                first_rows=arrays.first_rows,
+                token_counts=arrays.token_counts.astype(np.int64),
+            )
+        return scores[0], scores[1]
+
     # --- searching --------------------------------------------------------------------------------------------
 
     def search_tokens(
@@ -372,12 +404,11 @@ class Snapshot:
             return compute(self.segments[0].token_ann, rows)
         gathered = np.empty((len(rows), width), dtype=np.float32)
         if (rows[1:] >= rows[:-1]).all():
-            cuts = np.searchsorted(rows, self._row_starts)
-            for loaded, start, first, stop in zip(
-                self.segments, self._row_starts[:-1], cuts[:-1], cuts[1:], strict=True
-            ):
+            cuts = np.searchsorted(rows, self._row_starts).tolist()
+            for owner, (first, stop) in enumerate(itertools.pairwise(cuts)):
                 if first < stop:
-                    gathered[first:stop] = compute(loaded.token_ann, rows[first:stop] - start)
+                    own = rows[first:stop] - self._row_starts[owner]
+                    gathered[first:stop] = compute(self.segments[owner].token_ann, own)
             return gathered
         owners = np.searchsorted(self._row_starts, rows, side="right") - 1
         for owner in np.flatnonzero(np.bincount(owners)).tolist():

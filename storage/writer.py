@@ -150,6 +150,11 @@ class KBWriter:
         """What the knowledge base was made with, as of the last commit of this writer."""
         return self._settings
 
+    @property
+    def merging(self) -> bool:
+        """Whether small segments are being merged in the background; `close` waits for it."""
+        return self._thread is not None and self._thread.is_alive()
+
     # -- documents
 
     def add(
@@ -174,7 +179,7 @@ class KBWriter:
             StorageFullError: No space; nothing was changed and the writer stays usable.
         """
         documents = list(documents)
-        check_documents(documents, d=self._settings.d)
+        check_documents(documents, d=self._settings.d, sparse_model=self._settings.sparse_model)
         with self._session.mutex:
             with self._session.reading() as connection:
                 earlier = commit_of(connection, op_id)
