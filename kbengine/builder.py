@@ -251,6 +251,11 @@ def _writer_for_build(
             f"the interrupted build in {path} was begun with {begun}, now it is {request}; "
             "resume with the same, or remove the directory"
         )
+    elif dict(writer.settings.ann) != dict(ann):
+        problem = InvalidOptionError(
+            f"the interrupted build in {path} was begun with index {dict(writer.settings.ann)}, now it is {dict(ann)}; "
+            "resume with the same and change it afterwards ('kbengine reindex'), or remove the directory"
+        )
     if problem is not None:
         writer.close()
         raise problem
