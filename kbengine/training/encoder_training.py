@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections import Counter
@@ -15,13 +16,13 @@ from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
-from kbengine.errors import EncoderError, TrainingDataError
+from kbengine.errors import EncoderError, InvalidOptionError, TrainingDataError
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.training.data.reading import DataOptions, TrainingData, read_training_files
 from kbengine.training.data.report import DataReport
 from kbengine.training.development import DevelopmentSet
 from kbengine.training.examples import TrainingExample
-from kbengine.training.initial import initial_model
+from kbengine.training.initial import InitialModel, ModelOptions, initial_model
 from kbengine.training.interruption import Stop, never
 from kbengine.training.loop import train
 from kbengine.training.phrase_task import PhraseTask
@@ -180,6 +181,7 @@ def train_on(
         recipe.losses,
         seed=recipe.loop.seed,
         teacher=teacher,
+        similar_to=_similar_model(recipe, begun) if recipe.losses.similarity else None,
         evaluate=None if development is None else evaluate,
     )
     report = train(task, recipe.loop, run, resume=resume, processes=processes, progress=progress, stop=stop)
@@ -272,6 +274,19 @@ def _excluded(data: DataSection) -> frozenset[str]:
     from kbengine.corpus.page_list import read_page_list
 
     return frozenset() if data.exclude_pages is None else read_page_list(data.exclude_pages)
+
+
+def _similar_model(recipe: EncoderRecipe, begun: InitialModel) -> PhraseModel:
+    """Return the model whose similarities are to be kept: another one, or a copy of the initial one."""
+    if recipe.data.similar_to is None:
+        return copy.deepcopy(begun.model)
+    other = initial_model(ModelOptions(recipe.data.similar_to, passage_vector="mean"), seed=recipe.loop.seed)
+    if other.tokenizer_json != begun.tokenizer_json:
+        raise InvalidOptionError(
+            f"{recipe.data.similar_to} and {recipe.model.init} have different tokenizers, wanted one; choose another "
+            "data.similar_to"
+        )
+    return other.model
 
 
 def _reader(recipe: EncoderRecipe, processes: Processes) -> PassageReader | None:
