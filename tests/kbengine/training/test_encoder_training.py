@@ -93,6 +93,18 @@ def test_training_learns_to_read_and_to_find(recipe, tmp_path):
     assert measured == pytest.approx(dict(report.best))
 
 
+@pytest.mark.gpu
+def test_training_learns_on_a_gpu_in_bfloat16(recipe, tmp_path):
+    """The same facts, autocast on; an interrupted run goes on to its end."""
+    loop = replace(LOOP, device="cuda", dtype="bfloat16", checkpoint_every_steps=10)
+    on_gpu = replace(recipe, loop=loop)
+    with pytest.raises(KeyboardInterrupt):
+        train_on(all_examples(), on_gpu, tmp_path / "model", stop=StopAfter(15))
+    report = train_on(all_examples(), on_gpu, tmp_path / "model", resume=True).report
+
+    assert report.best["em"] == 100 and report.last_loss < 0.2 * report.first_loss
+
+
 @pytest.mark.parametrize("n_steps", [5, 13])
 def test_a_resumed_training_gives_the_same_weights_bit_for_bit(recipe, tmp_path, n_steps):
     """Interrupted before and after the queue of pre-batch negatives opens."""
