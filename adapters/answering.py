@@ -1,11 +1,13 @@
-"""From hits to a task's output: the answer string, with stray punctuation left out, and the pages that speak for it."""
+"""From hits to a task's output: the answer, with stray punctuation left out, and the places that speak for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from adapters.answers import Evidence
 from adapters.kilt.submission import PageProvenance
 from adapters.tasks import Task
+from kbengine.query import Unit
 from kbengine.results import Hit, Span
 from kbengine.sentences import covering_sentence, sentence_spans
 
@@ -57,6 +59,25 @@ def answer_of(task: Task, hits: Sequence[Hit]) -> str:
 def provenance_of(task: Task, hits: Sequence[Hit]) -> tuple[PageProvenance, ...]:
     """Return one entry a hit, in order: page, title, section, paragraph and its characters that answer."""
     return tuple(_page(hit, _evidence_span(task, hit)) for hit in hits)
+
+
+def evidence_of(task: Task, unit: Unit, hit: Hit, *, explain: bool) -> Evidence:
+    """Return the hit as a place that speaks for an answer of the unit."""
+    sentences = sentence_spans(hit.passage.text)
+    span = trimmed_span(hit.passage.text, hit.phrase)
+    if unit == "sentence":
+        span = hit.span
+    elif task == "dialogue" and unit != "phrase":
+        span = covering_sentence(sentences, hit.phrase)
+    return Evidence(
+        document=hit.document,
+        passage=hit.passage,
+        span=span,
+        sentence=covering_sentence(sentences, span),
+        score=hit.score,
+        parts=hit.parts if explain else None,
+        provenance=_page(hit, span),
+    )
 
 
 def _page(hit: Hit, span: Span) -> PageProvenance:

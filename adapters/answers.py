@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from adapters.kilt.submission import PageProvenance
@@ -37,6 +37,32 @@ class Evidence:
     parts: ScoreParts | None
     provenance: PageProvenance
 
+    @property
+    def text(self) -> str:
+        """Return the characters that are the answer."""
+        return self.passage.text[self.span.start : self.span.end]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the place as plain JSON values."""
+        record: dict[str, Any] = {
+            "document": _document_json(self.document),
+            "passage": {
+                "id": self.passage.passage_id,
+                "ordinal": self.passage.ordinal,
+                "section": self.passage.section,
+                "char_offset": self.passage.char_offset,
+                "text": self.passage.text,
+            },
+            "text": self.text,
+            "span": [self.span.start, self.span.end],
+            "sentence": [self.sentence.start, self.sentence.end],
+            "score": self.score,
+            "provenance": self.provenance.to_json(),
+        }
+        if self.parts is not None:
+            record["parts"] = asdict(self.parts)
+        return record
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -44,11 +70,12 @@ class Answer:
 
     Attributes:
         rank: From 1.
-        text: A phrase, a title, a sentence or a passage, as stored.
+        text: A phrase, a title, a sentence or a passage, as stored. Of places that write a phrase with other letter
+            case the commonest writing counts.
         unit: What `text` is.
         score: Of the best place.
         probability: That the answer is right, calibrated; None while the task has no calibration.
-        evidence: Best first; grouped answers (the same normalised string) have several.
+        evidence: Best first; grouped answers (the same normalised string, or the same document) have several.
     """
 
     rank: int
@@ -62,6 +89,28 @@ class Answer:
     def document(self) -> DocumentRef:
         """Return the document of the best place."""
         return self.evidence[0].document
+
+    @property
+    def support(self) -> dict[str, int]:
+        """Return how many places, passages and documents speak for the answer."""
+        return {
+            "places": len(self.evidence),
+            "passages": len({each.passage.passage_id for each in self.evidence}),
+            "documents": len({each.document.doc_id for each in self.evidence}),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as plain JSON values."""
+        return {
+            "rank": self.rank,
+            "text": self.text,
+            "unit": self.unit,
+            "score": self.score,
+            "probability": self.probability,
+            "document": _document_json(self.document),
+            "support": self.support,
+            "evidence": [each.to_json() for each in self.evidence],
+        }
 
 
 @dataclass(frozen=True)
@@ -101,4 +150,20 @@ class TaskAnswer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as plain JSON values, the same for command line and service."""
-        raise NotImplementedError
+        return {
+            "task": self.task,
+            "status": self.status,
+            "reason": self.reason,
+            "answers": [answer.to_json() for answer in self.answers],
+            "threshold": self.threshold,
+            "mention": None if self.mention is None else [self.mention.start, self.mention.end],
+            "generation": self.generation,
+            "encoder": self.encoder,
+            "query_tokens": self.n_query_tokens,
+            "truncated": self.truncated,
+            "timings_ms": {name: round(value, 3) for name, value in self.timings_ms.items()},
+        }
+
+
+def _document_json(document: DocumentRef) -> dict[str, Any]:
+    return {"id": document.doc_id, "title": document.title, "url": document.url}

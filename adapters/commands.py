@@ -36,6 +36,7 @@ def _json_option(function: F) -> F:
 @click.option("--pages", type=int, default=10, show_default=True, help="Distinct pages a record, 5 or more.")
 @click.option("--batch-size", type=int, default=64, show_default=True, help="Records searched at once.")
 @click.option("--effort", type=click.Choice(EFFORT_NAMES), default="normal", show_default=True)
+@click.option("--threshold", type=float, help="Leave answers less probable than this blank; by default none is.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished file of the same settings.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @click.option("--strict", is_flag=True, help="Stop at a bad record instead of leaving its answer blank.")
@@ -48,6 +49,7 @@ def predict(
     pages: int,
     batch_size: int,
     effort: Effort,
+    threshold: float | None,
     resume: bool,
     overwrite: bool,
     strict: bool,
@@ -64,7 +66,7 @@ def predict(
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.progress import progress_for_terminal
 
-    options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict)
+    options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict, threshold)
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
     with KnowledgeBase.open(kb) as knowledge_base, progress_for_terminal(quiet=as_json) as progress:

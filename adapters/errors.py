@@ -4,6 +4,7 @@ UsageError
 ├── RecordError           one record of a file cannot be used: names file, line, id and remedy (exit 1)
 ├── SubmissionError       a submission cannot be written, resumed or scored as a whole (exit 1)
 ├── UnknownRelationError  a Wikidata property id or relation name is not in the table (exit 1)
+├── CalibrationError      development files do not tell what was asked of them (exit 1)
 └── TaskInputError        a text has not the form that its task wants
 """
 
@@ -63,6 +64,13 @@ class UnknownRelationError(UsageError):
     """A Wikidata property id or relation name is not in the table of relations."""
 
     code = "unknown_relation"
+    exit_code = 1
+
+
+class CalibrationError(UsageError):
+    """Development files do not tell what was asked of them: too few records, or nothing to tell apart."""
+
+    code = "bad_calibration"
     exit_code = 1
 
 

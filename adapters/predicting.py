@@ -6,20 +6,24 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from adapters.answerer import Answerer, AnswerOptions
 from adapters.answering import answer_of, provenance_of
-from adapters.errors import RecordError, SubmissionError, TaskInputError
+from adapters.errors import RecordError, SubmissionError, TaskInputError, UnknownRelationError
 from adapters.kilt.datasets import dataset_of, submission_name
 from adapters.kilt.lines import open_text
 from adapters.kilt.records import TaskRecord, read_inputs
 from adapters.kilt.submission import Prediction, SubmissionWriter
-from adapters.tasks import TASKS, Task, task_query
+from adapters.parsing import request_of
+from adapters.queries import left_out_turns, query_of
+from adapters.requests import TaskRequest
+from adapters.tasks import MAX_INPUT_CHARS, MAX_TURNS, TASKS, Task
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
-from kbengine.query import MAX_K, Effort, Query, Weights
+from kbengine.query import MAX_K, Effort, Weights
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase
@@ -27,10 +31,6 @@ if TYPE_CHECKING:
 
 MIN_PAGES = 5
 """The leaderboards show recall@5."""
-MAX_INPUT_CHARS = 100_000
-"""Longer inputs are refused: no encoder reads more than a few hundred characters of a question or around a mention."""
-MAX_TURNS = 100
-"""Dialogues of more turns are answered, and named: their older turns cannot have been read."""
 _SHOWN_CHARS = 300
 _POSITION = re.compile(r"^query \d+:? ")  # the place in the call, which the record's own place makes superfluous
 
@@ -49,7 +49,11 @@ _FATAL = frozenset(("damaged_gzip", "unreadable_file"))
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """How to predict: pages a record, records a search, effort, and what to do about files and bad records."""
+    """How to predict: pages a record, records a search, effort, and what to do about files and bad records.
+
+    Every record that has an answer gets it, however improbable, unless a `threshold` is given: then an answer that is
+    less probable is left blank, its pages stay.
+    """
 
     pages: int = 10
     batch_size: int = 64
@@ -58,6 +62,7 @@ class PredictOptions:
     resume: bool = False
     overwrite: bool = False
     strict: bool = False
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         if not MIN_PAGES <= self.pages <= MAX_K:
@@ -68,21 +73,27 @@ class PredictOptions:
             raise InvalidOptionError(f"the batch size is {self.batch_size}, wanted 1 to 4096")
         if self.effort not in get_args(Effort):
             raise InvalidOptionError(f"effort is {self.effort!r}, wanted one of {', '.join(get_args(Effort))}")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise InvalidOptionError(
+                f"the threshold is {self.threshold}, wanted a probability from 0 (answer always) to 1"
+            )
 
 
 @dataclass
 class PredictReport:
     """What a prediction did in this run.
 
-    `answered` records have an answer, `abstained` ones a blank because nothing was found, `refused` ones could not be
-    used (`blank` of them were written without an answer, the rest have no id); `skipped_done` were written by an
-    earlier run. `truncated` answered ones were longer than the encoder reads.
+    `answered` records have an answer, `abstained` ones a blank because nothing was found or (`below_threshold` of
+    them) nothing was probable enough, `refused` ones could not be used (`blank` of them were written without an answer,
+    the rest have no id); `skipped_done` were written by an earlier run. `truncated` ones were longer than the encoder
+    reads.
     """
 
     task: Task
     path: Path
     answered: int = 0
     abstained: int = 0
+    below_threshold: int = 0
     refused: int = 0
     blank: int = 0
     skipped_done: int = 0
@@ -102,6 +113,7 @@ class PredictReport:
             "task": self.task,
             "answered": self.answered,
             "abstained": self.abstained,
+            "below_threshold": self.below_threshold,
             "refused": self.refused,
             "skipped_done": self.skipped_done,
             "truncated": self.truncated,
@@ -191,10 +203,12 @@ def predict_file(
     if str(inputs) != "-":
         with open_text(inputs):  # a wrong path is told before anything is made
             pass
+    answerer = Answerer(knowledge_base)
+    answerer.check_threshold(task, _answer_options(options))
     began = time.perf_counter()
     signature = run_signature(knowledge_base, task, options)
     with SubmissionWriter(path, resume=options.resume, overwrite=options.overwrite, signature=signature) as writer:
-        run = _Run(knowledge_base, writer, task, options, progress, notice or _ignore)
+        run = _Run(answerer, writer, task, options, progress, notice or _ignore)
         total = None if str(inputs) == "-" or isinstance(progress, NoProgress) else _count_lines(inputs)
         progress.begin(f"predicting {path.name}", total, "")
         for record in read_inputs(inputs, refuse=run.refuse):
@@ -218,17 +232,26 @@ def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOpt
             "pages": options.pages,
             "effort": options.effort,
             "weights": None if options.weights is None else asdict(options.weights),
+            "threshold": options.threshold,
         }
     )
 
 
 @dataclass(frozen=True)
 class _Pending:
-    """A record on its way out: with a query to answer, or without one because it was refused."""
+    """A record on its way out: with a request to answer, or without one because it was refused."""
 
     record: TaskRecord | None
     raw_id: str | int
-    query: Query | None
+    request: TaskRequest | None
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """What was found for a record: its pages, and whether their best answer is below the threshold."""
+
+    pages: SearchResult
+    is_below: bool
 
 
 class _Run:
@@ -236,7 +259,7 @@ class _Run:
 
     def __init__(
         self,
-        knowledge_base: KnowledgeBase,
+        answerer: Answerer,
         writer: SubmissionWriter,
         task: Task,
         options: PredictOptions,
@@ -245,14 +268,14 @@ class _Run:
     ) -> None:
         self.report = PredictReport(task, writer.path)
         self.ids: set[str] = set()
-        self._knowledge_base = knowledge_base
+        self._answerer = answerer
         self._writer = writer
         self._done = writer.done_ids
         self._options = options
         self._progress = progress
         self._notice = notice
         self._pending: list[_Pending] = []
-        self._n_queries = 0
+        self._n_requests = 0
         self._began = time.perf_counter()
 
     def add(self, record: TaskRecord) -> None:
@@ -263,14 +286,14 @@ class _Run:
             self._progress.advance(1)
             return
         try:
-            query = self._query(record)
+            request = self._request(record)
         except RecordError as error:
             self.refuse(error)
             return
         self.ids.add(record.id)
-        self._pending.append(_Pending(record, record.raw_id, query))
-        self._n_queries += 1
-        if self._n_queries == self._options.batch_size:
+        self._pending.append(_Pending(record, record.raw_id, request))
+        self._n_requests += 1
+        if self._n_requests == self._options.batch_size:
             self.flush()
 
     def refuse(self, error: RecordError) -> None:
@@ -292,17 +315,17 @@ class _Run:
 
     def flush(self) -> None:
         """Search what is pending and append its predictions, all or none of them."""
-        pending, self._pending, self._n_queries = self._pending, [], 0
-        asked = [each for each in pending if each.query is not None]
-        results = self._search([each.query for each in asked if each.query is not None])
+        pending, self._pending, self._n_requests = self._pending, [], 0
+        asked = [each for each in pending if each.request is not None]
+        results = self._search([each.request for each in asked if each.request is not None])
         found = {id(each): result for each, result in zip(asked, results, strict=True)}
         self._writer.write(self._prediction(each, found.get(id(each))) for each in pending)
         searched = self.report.answered + self.report.abstained
         rate = searched / (time.perf_counter() - self._began)
         self._progress.advance(len(asked), f"{rate:,.0f} records/s")
 
-    def _query(self, record: TaskRecord) -> Query:
-        """Return the record's query, or raise the error that names the record."""
+    def _request(self, record: TaskRecord) -> TaskRequest:
+        """Return the record's request, or raise the error that names the record."""
         if record.id in self.ids:  # its first record was refused and has a blank already
             raise record.error("the id was used before", problem="duplicate_id", remedy="keep one record per id")
         if len(record.input) > MAX_INPUT_CHARS:
@@ -312,39 +335,42 @@ class _Run:
                 remedy="send the question, the text around the mention or the newest turns",
             )
         try:
-            query = task_query(self.report.task, record.input)
-        except TaskInputError as error:
+            request = request_of(self.report.task, record.input)
+            query_of(request)  # what is wrong with it is told with its line, not with its place in a batch
+        except (TaskInputError, UnknownRelationError) as error:
             raise _bad_input(record, error) from error
-        n_turns = record.input.count("\n") + 1 if self.report.task == "dialogue" else 0
-        if n_turns > MAX_TURNS:
+        n_left_out = left_out_turns(request)
+        if n_left_out:
             self._notice(
                 record.error(
-                    f"{n_turns} turns, answered from the newest that the encoder reads",
+                    f"{n_left_out + MAX_TURNS} turns, answered from the newest that the encoder reads",
                     problem="too_many_turns",
                     remedy=f"send the newest {MAX_TURNS} turns or fewer",
                 )
             )
-        return query
+        return request
 
-    def _search(self, queries: Sequence[Query]) -> list[SearchResult | QueryError]:
-        """Return a result for each query, or why it cannot be asked; one bad query does not spoil its batch."""
-        if not queries:
+    def _search(self, requests: Sequence[TaskRequest]) -> list[_Searched | QueryError]:
+        """Return what is found for each request, or why it cannot be asked; one bad one does not spoil its batch."""
+        if not requests:
             return []
         try:
-            return list(self._ask(queries))
+            return list(self._ask(requests))
         except QueryError as error:
-            if len(queries) == 1:
+            if len(requests) == 1:
                 return [error]
-        middle = len(queries) // 2
-        return self._search(queries[:middle]) + self._search(queries[middle:])
+        middle = len(requests) // 2
+        return self._search(requests[:middle]) + self._search(requests[middle:])
 
-    def _ask(self, queries: Sequence[Query]) -> list[SearchResult]:
-        options = self._options
-        return self._knowledge_base.search(
-            queries, unit="document", k=options.pages, truncate=True, effort=options.effort, weights=options.weights
-        )
+    def _ask(self, requests: Sequence[TaskRequest]) -> list[_Searched]:
+        options = _answer_options(self._options)
+        pages = self._answerer.pages(requests, options)
+        if not options.threshold:
+            return [_Searched(each, is_below=False) for each in pages]
+        answers = self._answerer.answer(requests, replace(options, k=1))
+        return [_Searched(*each) for each in zip(pages, (not answer.best for answer in answers), strict=True)]
 
-    def _prediction(self, pending: _Pending, result: SearchResult | QueryError | None) -> Prediction:
+    def _prediction(self, pending: _Pending, result: _Searched | QueryError | None) -> Prediction:
         if result is None or pending.record is None:
             return Prediction(pending.raw_id, "", ())
         if isinstance(result, QueryError):
@@ -355,17 +381,30 @@ class _Run:
             self.report.blank += 1
             self._notice(error)
             return Prediction(pending.raw_id, "", ())
-        self.report.generations.add(result.generation)
-        self.report.truncated += result.truncated
-        answer = answer_of(self.report.task, result.hits)
+        hits = result.pages.hits
+        self.report.generations.add(result.pages.generation)
+        self.report.truncated += result.pages.truncated
+        answer = "" if result.is_below else answer_of(self.report.task, hits)
         if answer.strip():
             self.report.answered += 1
         else:
             self.report.abstained += 1
-        return Prediction(pending.raw_id, answer, provenance_of(self.report.task, result.hits))
+            self.report.below_threshold += bool(hits) and result.is_below
+        return Prediction(pending.raw_id, answer, provenance_of(self.report.task, hits))
 
 
-def _bad_input(record: TaskRecord, error: TaskInputError | QueryError) -> RecordError:
+def _answer_options(options: PredictOptions) -> AnswerOptions:
+    """Return the options of each search: without a threshold of its own a submission answers always."""
+    return AnswerOptions(
+        k=options.pages,
+        weights=options.weights,
+        effort=options.effort,
+        threshold=options.threshold or 0.0,
+        truncate=True,
+    )
+
+
+def _bad_input(record: TaskRecord, error: TaskInputError | UnknownRelationError | QueryError) -> RecordError:
     message = _POSITION.sub("", error.message)
     if len(message) > 2 * _SHOWN_CHARS:
         message = f"{message[:_SHOWN_CHARS]} … {message[-_SHOWN_CHARS:]}"

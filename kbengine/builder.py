@@ -21,6 +21,7 @@ from storage.settings import KBSettings
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder
+    from storage.links import LinkCounts
     from storage.writer import KBWriter
 
 
@@ -45,6 +46,7 @@ class BuildReport:
     resumed: bool = False
     elapsed_s: float = 0.0
     corpus: CorpusReport | None = None
+    links: LinkCounts | None = None
     thresholds: list[tuple[float, int]] = field(default_factory=list)
 
     @property
@@ -100,6 +102,8 @@ def build(
     with writer:
         start = SourcePosition.from_json(counters["source"]) if report.resumed else None
         _add_chunks(writer, corpus, encoder, filter_options, report, progress, start=start, counters=counters)
+        progress.begin("counting links", None, "")
+        report.links = writer.count_links()
         progress.begin("merging and clustering", None, "")
         writer.merge_all()
         writer.finish_build()
@@ -279,6 +283,10 @@ def describe(report: BuildReport, paths: Sequence[Path]) -> dict[str, Any]:
         "elapsed_s": round(report.elapsed_s, 2),
         "resumed": report.resumed,
     }
+    if report.links is not None and report.links.links:
+        record["links"] = report.links.links
+        record["links_to_missing_documents"] = report.links.missing
+        record["aliases_from_links"] = report.links.aliases
     if report.corpus is not None:
         record["skipped_records"] = report.corpus.bad_records
     return record

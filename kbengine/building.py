@@ -75,6 +75,8 @@ class DocumentEncoder:
                     url=document.url,
                     meta=document.meta,
                     passages=tuple(passages),
+                    aliases=document.aliases,
+                    links=document.links,
                 )
             )
         return EncodedChunk(

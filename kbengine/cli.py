@@ -15,16 +15,11 @@ from kbengine import __version__
 from kbengine.threads import set_thread_defaults
 
 if TYPE_CHECKING:
-    from adapters.tasks import Task
     from kbengine.console import Output
     from kbengine.encoders.device import DTypeChoice
-    from kbengine.query import Effort, Unit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
-UNIT_NAMES = ("phrase", "sentence", "passage", "document")
-EFFORT_NAMES = ("low", "normal", "high", "exact")
 FORMAT_NAMES = ("kilt", "densephrases", "dpr", "beir", "kbengine", "folder")
 
 
@@ -68,10 +63,15 @@ def corpus_options(function: F) -> F:
 
 
 LAZY_COMMANDS = {
+    "query": ("adapters.query_command", "Ask a knowledge base a question, or anything the other tasks take."),
+    "calibrate": ("adapters.calibrate_command", "Fit weights, probabilities and a threshold for a task; save them."),
+    "aliases": ("kbengine.commands.aliases", "Other names of documents: list, look up, add, delete, import."),
     "predict": ("adapters.commands", "Answer a KILT task file: a leaderboard submission."),
     "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
+    "reindex": ("kbengine.commands.reindex", "Fewer tokens or another index from what is stored, nothing encoded."),
     "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),
+    "densephrases": ("kbengine.commands.densephrases", "Import DensePhrases' checkpoints, phrase dumps and indexes."),
     "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
     "train": ("kbengine.commands.training", "Train a phrase encoder, a reader, or adapt an encoder to a corpus."),
 }
@@ -330,59 +330,6 @@ def export(kb: Path, out: Path | None) -> None:
 
 
 @cli.command()
-@click.argument("text")
-@kb_option
-@encoder_options
-@click.option("--task", type=click.Choice(TASK_NAMES), default="question", show_default=True)
-@click.option("-k", "k", type=int, default=5, show_default=True, help="How many distinct answers.")
-@click.option("--unit", type=click.Choice(UNIT_NAMES), help="By default the task's: phrase, or document.")
-@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="normal", show_default=True)
-@click.option("--nprobe", type=int, help="Lists probed per segment, instead of --effort.")
-@click.option("--explain", is_flag=True, help="Show the parts of each score.")
-@json_option
-def query(
-    text: str,
-    kb: Path,
-    encoder: str | None,
-    device: str,
-    dtype: DTypeChoice,
-    task: Task,
-    k: int,
-    unit: Unit | None,
-    effort: Effort,
-    nprobe: int | None,
-    explain: bool,
-    as_json: bool,
-) -> None:
-    """Ask a knowledge base; TEXT is a question, or what the task takes (`-`: one query a line from stdin).
-
-    \b
-    Examples:
-      kbengine query --kb my-kb "Who wrote Pride and Prejudice?"
-      kbengine query --kb my-kb --task slot-filling "Marie Curie [SEP] place of birth"
-      kbengine query --kb my-kb --task entity-linking "They met in [START_ENT] Lincoln [END_ENT], Nebraska."
-      kbengine query --kb my-kb --task dialogue $'I love Kafka.\\nDid he publish much?'
-    """
-    from adapters.tasks import task_query
-    from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
-
-    texts = [line.rstrip("\n") for line in sys.stdin] if text == "-" else [text.replace("\\n", "\n")]
-    queries = [task_query(task, each) for each in texts]
-    output = _output(as_json)
-    with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)) as knowledge_base:
-        results = knowledge_base.search(
-            queries,
-            k=k,
-            unit=unit,
-            effort=effort,
-            nprobe=nprobe,
-            explain=explain,
-        )
-    for each, result in zip(texts, results, strict=True):
-        output.result(each, result)
-
-
-@cli.command()
 @click.argument("view", required=False)
 @kb_option
 @click.option("--limit", type=int, default=20, show_default=True)
@@ -412,10 +359,11 @@ def demo(kb: Path, as_json: bool) -> None:
     \b
     Example: kbengine demo
     """
-    from adapters.tasks import task_query
+    from adapters.answer_text import demo_asker
     from kbengine.demonstration import run_demo
 
-    run_demo(kb, _output(as_json), task_query)
+    output = _output(as_json)
+    run_demo(kb, output, demo_asker(output))
 
 
 @cli.command()

@@ -19,7 +19,6 @@ from kbengine.progress import progress_for_terminal
 
 if TYPE_CHECKING:
     from kbengine.console import Output
-    from kbengine.query import Query
 
 SHOWN_QUERIES = ("demo-question-1", "demo-slot-filling-1", "demo-entity-linking-3", "demo-dialogue-1")
 
@@ -30,8 +29,13 @@ def demo_queries() -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n") if line]
 
 
-def run_demo(path: Path, output: Output, task_query: Callable[[Any, str], Query]) -> None:
+def run_demo(path: Path, output: Output, ask: Callable[[KnowledgeBase, Any, str], None]) -> None:
     """Build the bundled knowledge base in `path` unless it is there, ask it one query of each task, name what is next.
+
+    Args:
+        path: where the knowledge base is or will be.
+        output: what is written to.
+        ask: writes the answers of the knowledge base to one query, given its task and its text.
 
     Raises:
         KBError: the directory holds something else, or there is no space.
@@ -53,13 +57,12 @@ def run_demo(path: Path, output: Output, task_query: Callable[[Any, str], Query]
     with KnowledgeBase.open(path, encoder) as knowledge_base:
         for query_id in SHOWN_QUERIES:
             record = records[query_id]
-            result = knowledge_base.search(task_query(record["task"], record["input"]), k=3)
             if not output.as_json:
                 output.line()
                 output.line(f"── {record['task']} " + "─" * (70 - len(record["task"])))
                 for line in record["input"].split("\n"):
                     output.line(f"» {line}")
-            output.result(record["input"], result)
+            ask(knowledge_base, record["task"], record["input"])
     if not output.as_json:
         _say_what_is_next(path, output)
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from storage.errors import (
     BuildIncompleteError,
     CorruptError,
+    DuplicateAliasError,
     DuplicateDocumentError,
     EncoderMismatchError,
     FormatTooNewError,
@@ -31,6 +32,7 @@ from storage.errors import (
     PlatformError,
     StateError,
     StorageFullError,
+    UnknownAliasError,
     UnknownDocumentError,
     UsageError,
 )
@@ -91,6 +93,7 @@ __all__ = [
     "BuildIncompleteError",
     "CorpusError",
     "CorruptError",
+    "DuplicateAliasError",
     "DuplicateDocumentError",
     "EmptyQueryError",
     "EncoderError",
@@ -107,6 +110,7 @@ __all__ = [
     "QueryTooLongError",
     "StateError",
     "StorageFullError",
+    "UnknownAliasError",
     "TrainingDataError",
     "TrainingError",
     "UnknownDocumentError",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from storage.alias_records import AliasMatch, AliasRecord
     from storage.information import KBInfo
+    from storage.records import DocumentRecord
 
 
 def kb_facts(info: KBInfo) -> dict[str, Any]:
@@ -22,6 +24,8 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
         "stored_vectors": info.tokens_stored,
         "kept_fraction": round(info.kept_fraction, 4),
         "deleted_documents_not_compacted": info.tombstones,
+        "aliases": info.aliases,
+        "links": info.links,
         "segments": info.segments,
         "bytes": total_bytes,
         "bytes_by_kind": info.bytes_by_kind,
@@ -45,4 +49,30 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
             }
             for entry in info.last_commits
         ],
+    }
+
+
+def alias_facts(alias: AliasRecord) -> dict[str, Any]:
+    """Return a listed alias as plain JSON values; `cursor` is where the page after it begins."""
+    return {
+        "alias": alias.alias,
+        "doc_id": alias.doc_id,
+        "title": alias.title,
+        "source": alias.source,
+        "uses": alias.uses,
+        "prior": round(alias.prior, 6),
+        "cursor": alias.cursor,
+    }
+
+
+def match_facts(name: str, document: DocumentRecord, match: AliasMatch) -> dict[str, Any]:
+    """Return what a name can mean as plain JSON values."""
+    return {
+        "name": name,
+        "doc_id": document.doc_id,
+        "title": document.title,
+        "alias": match.alias,
+        "form": match.form,
+        "prior": round(match.prior, 6),
+        "sources": list(match.sources),
     }

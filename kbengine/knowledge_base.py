@@ -13,13 +13,16 @@ from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
 from kbengine.filtering import FilterOptions
 from kbengine.query import Effort, Query, SearchOptions, Unit, Weights
+from storage.alias_records import NewAlias
 
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
     from kbengine.results import SearchResult
+    from storage.alias_changes import AliasChange
+    from storage.alias_records import AliasMatch, AliasRecord, AliasSource
     from storage.information import KBInfo
-    from storage.records import Commit
+    from storage.records import JSON, Commit, DocumentRecord
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ class KnowledgeBase:
 
         Args:
             documents: `CorpusDocument`s, or mappings with `id`, `title`, `text` (a string, paragraphs split at blank
-                lines, or a list of paragraphs) and optionally `url` and `meta`.
+                lines, or a list of paragraphs) and optionally `url`, `meta` and `aliases` (a list of other names).
             replace: a document whose id exists replaces it; otherwise that is an error.
             op_id: names the operation: asking again with the same name changes nothing and gives the same commit.
 
@@ -181,10 +184,106 @@ class KnowledgeBase:
             commit: Commit = self._open_writer().delete(doc_ids, op_id=op_id)
         return commit
 
+    def aliases(
+        self,
+        *,
+        doc_id: str | None = None,
+        prefix: str | None = None,
+        source: AliasSource | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[AliasRecord]:
+        """Return the other names of documents, ordered by name; `after` takes the last one's `cursor`.
+
+        Args:
+            doc_id: only those of this document.
+            prefix: only names that begin so, accents and case folded.
+            source: only those from this source.
+            after: where the next page begins.
+            limit: how many at most.
+
+        Raises:
+            UnknownDocumentError: no document has the id.
+        """
+        return self._reader.list_aliases(doc_id=doc_id, prefix=prefix, source=source, after=after, limit=limit)
+
+    def alias_matches(self, name: str) -> list[tuple[DocumentRecord, AliasMatch]]:
+        """Return the documents of which `name` is another name, best first, each with how it matches."""
+        matches = self._reader.alias_matches([name])[0]
+        documents = self._reader.documents({match.document_id for match in matches})
+        return [(documents[match.document_id], match) for match in matches if match.document_id in documents]
+
+    def add_aliases(
+        self,
+        doc_id: str,
+        aliases: Sequence[str],
+        *,
+        prior: float | None = None,
+        source: AliasSource = "manual",
+        replace: bool = False,
+        op_id: str | None = None,
+    ) -> AliasChange:
+        """Return what the commit did that gave a document other names; they are used from the next query on.
+
+        Args:
+            doc_id: the document.
+            aliases: the names.
+            prior: probability that such a name means this document; None has it counted (see `docs/aliases.md`).
+            source: where the names are from.
+            replace: whether a name that is there from the same source gets the new prior.
+            op_id: names the operation, as in `add`.
+
+        Raises:
+            UnknownDocumentError: no document has the id.
+            DuplicateAliasError: a name is there already, or comes twice, and `replace` is off.
+            InvalidOptionError: a name is blank or too long, or the prior is not in (0, 1].
+        """
+        new = [(doc_id, NewAlias(alias, source, prior)) for alias in aliases]
+        with self._write_lock:
+            change: AliasChange = self._open_writer().add_aliases(new, replace=replace, op_id=op_id)
+        return change
+
+    def delete_aliases(
+        self,
+        doc_id: str,
+        aliases: Sequence[str] | None = None,
+        *,
+        source: AliasSource | None = None,
+        op_id: str | None = None,
+    ) -> AliasChange:
+        """Return what the commit did that took other names from a document: these, or all of them for None.
+
+        Raises:
+            UnknownDocumentError: no document has the id.
+            UnknownAliasError: it has not all of these names; then none is deleted.
+        """
+        with self._write_lock:
+            change: AliasChange = self._open_writer().delete_aliases(doc_id, aliases, source=source, op_id=op_id)
+        return change
+
     def compact(self, *, purge: bool = False) -> None:
         """Merge segments, drop deleted documents for good and give their space back."""
         with self._write_lock:
             self._open_writer().compact(purge=purge)
+
+    @property
+    def generation(self) -> int:
+        """Return the number of the newest commit, which the next search will see."""
+        return self._reader.snapshot().generation
+
+    def setting(self, key: str) -> JSON:
+        """Return the value stored with the knowledge base under `key`, None when there is none."""
+        return self._reader.setting(key)
+
+    def set_setting(self, key: str, value: JSON) -> None:
+        """Store a JSON value with the knowledge base: a commit, which every reader sees from then on.
+
+        Raises:
+            InvalidOptionError: the key is one of those that say what is stored, or the value is no JSON.
+            LockedError: another process is writing.
+        """
+        with self._write_lock:
+            self._open_writer().set_setting(key, value)
 
     def info(self) -> KBInfo:
         """Return counts, sizes, settings and the last commits."""
@@ -222,11 +321,12 @@ def _as_document(document: CorpusDocument | Mapping[str, Any]) -> CorpusDocument
     """Return the document, made from a mapping if it is one."""
     if isinstance(document, CorpusDocument):
         return document
-    unknown = set(document) - {"id", "title", "text", "url", "meta"}
+    unknown = set(document) - {"id", "title", "text", "url", "meta", "aliases"}
     missing = {"id", "title", "text"} - set(document)
     if unknown or missing:
         raise InvalidOptionError(
-            f"a document has keys {sorted(document)}, wanted 'id', 'title', 'text' and optionally 'url' and 'meta'"
+            f"a document has keys {sorted(document)}, wanted 'id', 'title', 'text' and optionally 'url', 'meta' "
+            "and 'aliases'"
         )
     text = document["text"]
     paragraphs = [part for part in text.split("\n\n") if part.strip()] if isinstance(text, str) else list(text)
@@ -237,4 +337,13 @@ def _as_document(document: CorpusDocument | Mapping[str, Any]) -> CorpusDocument
         CorpusDocument(doc_id=str(document["id"]), title=document["title"], url=None, meta={}, passages=passages),
         url=document.get("url"),
         meta=dict(document.get("meta", {})),
+        aliases=tuple(NewAlias(alias, "document") for alias in _alias_texts(document.get("aliases"))),
     )
+
+
+def _alias_texts(aliases: Any) -> list[str]:
+    if aliases is None:
+        return []
+    if isinstance(aliases, str) or not all(isinstance(alias, str) for alias in aliases):
+        raise InvalidOptionError(f"'aliases' is {aliases!r}, wanted a list of names")
+    return list(dict.fromkeys(aliases))

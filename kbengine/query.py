@@ -48,16 +48,21 @@ class Query:
     Attributes:
         input: What the encoder reads.
         lexical: Texts matched against titles and passages (BM25).
+        documents: Texts matched against whole documents (BM25 of all passages taken as one text).
         titles: Texts whose words are matched against the words of titles.
-        names: Names matched against whole titles, with or without their qualifier ("Lincoln, Nebraska" is "Lincoln").
+        names: Names matched against whole titles, with or without their qualifier ("Lincoln, Nebraska" is "Lincoln"),
+            and against the documents' other names (see `kbengine.naming`).
+        spotted: Running texts; a title that stands in one as a whole counts like a name.
         weights: Of the three signals.
         unit: What comes back unless the search says otherwise.
     """
 
     input: QueryInput
     lexical: tuple[tuple[str, float], ...] = ()
+    documents: tuple[tuple[str, float], ...] = ()
     titles: tuple[tuple[str, float], ...] = ()
     names: tuple[tuple[str, float], ...] = ()
+    spotted: tuple[tuple[str, float], ...] = ()
     weights: Weights = Weights()
     unit: Unit = "phrase"
 

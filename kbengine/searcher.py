@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.aggregation import ScoredPhrases, distinct_positions, first_best_positions, rank_phrases
-from kbengine.candidates import candidate_ranges, top_passages
+from kbengine.candidates import candidate_ranges
 from kbengine.errors import StateError
+from kbengine.lexical import LexicalSignal, lexical_signals
 from kbengine.query import Query, SearchOptions, Unit, Weights
 from kbengine.resolving import Resolver, SnapshotOutdatedError
 from kbengine.results import SearchResult
 from kbengine.scoring import best_phrases, expand_ranges
-from storage.terms import name_term, terms_of, title_word_terms
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder, QueryVectors
@@ -41,12 +41,12 @@ GATHER_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class _QueryVectors:
-    """One query's vectors float32 (d,) and its lexical scores float32 (n_passages,), None where they do not count."""
+    """One query's vectors float32 (d,) and its lexical signal, None where that does not count."""
 
     start: Float32
     end: Float32
     passage: Float32
-    lexical: Float32 | None
+    lexical: LexicalSignal | None
 
 
 class Searcher:
@@ -84,10 +84,7 @@ class Searcher:
         snapshot = self._reader.snapshot()
         weights = [options.weights or query.weights for query in queries]
         units = [options.unit or query.unit for query in queries]
-        lexical = [
-            snapshot.lexical_scores(_term_weights(query)) if weight.lexical > 0 else None
-            for query, weight in zip(queries, weights, strict=True)
-        ]
+        lexical = lexical_signals(self._reader, snapshot, queries, weights)
         lexical_at = clock()
         token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
         nearest_at = clock()
@@ -159,7 +156,7 @@ class Searcher:
             n_lexical = max(PASSAGES_PER_SEARCH, options.k) * growth
             named = [passage_hits if weights.passage > 0 else passage_hits[:0]]
             if vectors.lexical is not None:
-                named.append(top_passages(vectors.lexical, snapshot.live_passages, n_lexical))
+                named.append(vectors.lexical.candidates(snapshot, n_lexical))
             exhausted = n_lexical >= snapshot.n_passages
             if exhausted and growth > 1:
                 named = [np.flatnonzero(snapshot.live_passages)]
@@ -205,7 +202,7 @@ class Searcher:
         if vectors.lexical is None:
             lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
         else:
-            lexical_scores = vectors.lexical[ranges.passages] * np.float32(weights.lexical)
+            lexical_scores = vectors.lexical.scores[ranges.passages] * np.float32(weights.lexical)
         scored = ScoredPhrases(
             first_rows=best.first_rows,
             last_rows=best.last_rows,
@@ -222,24 +219,6 @@ class Searcher:
             # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.
             scored = scored.take(first_best_positions(scored.score, range_numbers))
         return rank_phrases(scored, max(4096, 32 * options.k))
-
-
-def _term_weights(query: Query) -> dict[str, float]:
-    """Return the weight of each term of the query's texts, titles and names.
-
-    A term counts once, with the largest weight of the texts it stands in: a dialogue that says a word ten times is not
-    ten times about it (measured: 25 points of page R-precision on long dialogues).
-    """
-    weights: dict[str, float] = {}
-    for texts, terms in ((query.lexical, terms_of), (query.titles, title_word_terms), (query.names, _name_terms)):
-        for text, weight in texts:
-            for term in terms(text):
-                weights[term] = max(weights.get(term, 0.0), weight)
-    return weights
-
-
-def _name_terms(name: str) -> list[str]:
-    return [name_term(name)]
 
 
 def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> tuple[Float32, Float32]:

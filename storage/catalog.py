@@ -28,12 +28,14 @@ __all__ = [
     "SegmentRow",
     "chunked",
     "commit_of",
+    "commit_row",
     "dead_document_ids",
     "document_record",
     "forget_dead",
     "insert_generation",
     "insert_segment",
     "live_document_rows",
+    "live_ids_of",
     "live_segments",
     "newest_generation",
     "newest_generation_number",
@@ -91,12 +93,9 @@ def newest_generation(connection: Connection) -> Generation:
 
 def commit_of(connection: Connection, op_id: str | None) -> Commit | None:
     """The commit that an operation id made earlier, None when it made none."""
-    if op_id is None:
-        return None
-    row = connection.execute(select(schema.generations).where(schema.generations.c.op_id == op_id)).mappings().first()
+    row = None if op_id is None else commit_row(connection, op_id)
     if row is None:
         return None
-    check_row("generations", row)
     return Commit(
         row["generation"],
         row["op_id"],
@@ -104,6 +103,14 @@ def commit_of(connection: Connection, op_id: str | None) -> Commit | None:
         row["documents_replaced"],
         row["documents_deleted"],
     )
+
+
+def commit_row(connection: Connection, op_id: str) -> Mapping[Any, Any] | None:
+    """The row of the commit that an operation id made, checked; None when it made none."""
+    row = connection.execute(select(schema.generations).where(schema.generations.c.op_id == op_id)).mappings().first()
+    if row is not None:
+        check_row("generations", row)
+    return row
 
 
 def insert_generation(
@@ -189,6 +196,23 @@ def live_document_rows(connection: Connection, doc_ids: Sequence[str]) -> list[d
     for row in rows:
         check_row("documents", row)
     return rows
+
+
+def live_ids_of(connection: Connection, names: Sequence[str]) -> dict[str, list[str]]:
+    """The ids of the live documents of which each name is the id or, when it is no id, the title; none are left out."""
+    found: dict[str, list[str]] = {}
+    live = "CROSS JOIN documents AS d ON d.dead_generation IS NULL AND"
+    for chunk in chunked(names):
+        rows = connection.exec_driver_sql(
+            f"SELECT j.value, d.doc_id, 0 FROM json_each(?) AS j {live} d.doc_id = j.value UNION ALL "
+            f"SELECT j.value, d.doc_id, 1 FROM json_each(?) AS j {live} d.title COLLATE NOCASE = j.value "
+            "AND d.title = j.value ORDER BY 3",
+            (json.dumps(chunk), json.dumps(chunk)),
+        )
+        for name, doc_id, by_title in rows:
+            if not (by_title and name in found.get(name, ())):
+                found.setdefault(name, []).append(doc_id)
+    return found
 
 
 def retire_documents(connection: Connection, rows: Sequence[Mapping[Any, Any]], *, generation: int) -> None:

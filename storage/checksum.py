@@ -6,6 +6,7 @@ BLAKE2b over its other columns, checked whenever the row is read for an answer a
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -33,6 +34,8 @@ def row_checksum(values: Mapping[Any, Any]) -> int:
         elif isinstance(value, bytes):
             parts.append(b"b%d:" % len(value))
             parts.append(value)
+        elif isinstance(value, float):
+            parts.append(b"f" + struct.pack("<d", value))
         else:
             parts.append(b"i%d;" % value)
     return int.from_bytes(blake2b(b"".join(parts), digest_size=8).digest(), "big", signed=True)

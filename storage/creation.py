@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from storage.catalog import Generation, insert_generation, live_segments
@@ -13,6 +15,7 @@ from storage.database import (
     check_file_system,
     migrate,
     pending_migration,
+    reader_engine,
     run_in_autocommit,
     translated,
     writer_engine,
@@ -24,7 +27,15 @@ from storage.segment import SEGMENT_SUFFIX
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY, WriteSession
 from storage.settings import KBSettings, read_settings, write_settings
 
-__all__ = ["ENCODER_DIRECTORY", "create_directory", "leftovers", "migrated_settings", "remove_leftovers"]
+__all__ = [
+    "ENCODER_DIRECTORY",
+    "appearing",
+    "copy_without_segments",
+    "create_directory",
+    "leftovers",
+    "migrated_settings",
+    "remove_leftovers",
+]
 
 ENCODER_DIRECTORY = "encoders"
 _STALE_S = 3600.0
@@ -33,13 +44,24 @@ _CREATING_SUFFIX = ".creating"
 
 def create_directory(target: Path, settings: KBSettings) -> None:
     """Nothing; an empty knowledge base is at `target`, made under another name and renamed when complete."""
+    with appearing(target) as temporary:
+        _fill(temporary, settings)
+
+
+@contextlib.contextmanager
+def appearing(target: Path) -> Iterator[Path]:
+    """A path to make a directory at; at the end of the block it is renamed to `target`, or removed after an error.
+
+    Raises:
+        KnowledgeBaseExistsError: `target` exists and is not an empty directory.
+    """
     _check_vacant(target)
     temporary = target.parent / f".{target.name}.{uuid.uuid4().hex}{_CREATING_SUFFIX}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         check_file_system(target.parent)
         _remove_abandoned(target)
-        _fill(temporary, settings)
+        yield temporary
         temporary.rename(target)
         fsync_directory(target.parent)
     except OSError as error:
@@ -81,6 +103,26 @@ def _fill(directory: Path, settings: KBSettings) -> None:
         engine.dispose()
     for part in (*parts, directory):
         fsync_directory(part)
+
+
+def copy_without_segments(source: Path, target: Path) -> None:
+    """Nothing; the new directory `target` is a knowledge base like `source` as of its newest commit, without segments.
+
+    The database names them all the same: whoever calls writes segments in their place.
+    """
+    for part in (target, target / SEGMENT_DIRECTORY, target / INDEX_DIRECTORY):
+        part.mkdir()
+    encoders = source / ENCODER_DIRECTORY
+    if encoders.is_dir():
+        shutil.copytree(encoders, target / ENCODER_DIRECTORY)
+    else:
+        (target / ENCODER_DIRECTORY).mkdir()
+    engine = reader_engine(source)
+    try:
+        with translated(source):
+            run_in_autocommit(engine, _vacuum_into(target / DATABASE_NAME))
+    finally:
+        engine.dispose()
 
 
 def migrated_settings(session: WriteSession) -> KBSettings:

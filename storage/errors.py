@@ -4,7 +4,9 @@ KBError
 ├── UsageError                 the caller asked for something that cannot be asked (exit 2, HTTP 400)
 │   ├── InvalidOptionError     an option's value is outside what it may be
 │   ├── UnknownDocumentError   no live document has this id (exit 1, HTTP 404)
-│   └── DuplicateDocumentError one call names the same document twice
+│   ├── DuplicateDocumentError one call names the same document twice
+│   ├── UnknownAliasError      the document has no such alias (exit 1, HTTP 404)
+│   └── DuplicateAliasError    the document has this alias already
 ├── StateError                 the request is fine, the knowledge base is not in a state to serve it
 │   ├── NotAKnowledgeBaseError the directory holds no knowledge base
 │   ├── KnowledgeBaseExistsError the directory already holds something
@@ -60,6 +62,19 @@ class DuplicateDocumentError(UsageError):
     """One call names the same document id twice, so which text should win is unknown."""
 
     code = "duplicate_document"
+
+
+class UnknownAliasError(UsageError):
+    """The document has no such alias."""
+
+    code = "unknown_alias"
+    exit_code = 1
+
+
+class DuplicateAliasError(UsageError):
+    """The document has this alias already, so which prior should count is unknown."""
+
+    code = "duplicate_alias"
 
 
 class StateError(KBError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, func, select
 
 from storage import schema
+from storage.alias_rows import name_counts
 from storage.catalog import live_segments, newest_generation_number
 from storage.creation import ENCODER_DIRECTORY
 from storage.database import DATABASE_NAME
@@ -48,6 +49,8 @@ class KBInfo:
         tombstones: Deleted and replaced documents that no compaction has forgotten yet.
         segments: Live segments.
         segment_rows: Stored token vectors, those of dead documents included.
+        aliases: Other names of live documents: pairs of a name and a document.
+        links: Links of live documents, from which some of them are counted.
         bytes_by_kind: Size of the files: "database", "segments", "index", "encoders".
         last_commits: The newest commits, newest first.
     """
@@ -62,6 +65,8 @@ class KBInfo:
     tombstones: int
     segments: int
     segment_rows: int
+    aliases: int
+    links: int
     bytes_by_kind: dict[str, int]
     last_commits: tuple[HistoryEntry, ...]
 
@@ -83,6 +88,7 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
         ).where(passages.c.document_id.in_(select(documents.c.document_id).where(live)))
     ).one()
     segments = live_segments(connection)
+    aliases, links = name_counts(connection)
     last = connection.execute(
         select(generations).order_by(generations.c.generation.desc()).limit(_LAST_COMMITS)
     ).mappings()
@@ -97,6 +103,8 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
         tombstones=connection.execute(select(func.count()).select_from(documents).where(~live)).scalar_one(),
         segments=len(segments),
         segment_rows=sum(row.file.n_rows for row in segments),
+        aliases=aliases,
+        links=links,
         bytes_by_kind=_bytes_by_kind(directory),
         last_commits=tuple(
             HistoryEntry(

@@ -12,7 +12,7 @@ import sqlite_utils
 
 from storage import schema
 from storage.database import database_path, raw_connection, translated
-from storage.errors import InvalidOptionError
+from storage.errors import InvalidOptionError, StateError
 from storage.records import JSON
 
 __all__ = ["ViewInfo", "count_rows", "list_views", "view_rows"]
@@ -30,11 +30,13 @@ class ViewInfo:
 
 
 def list_views(path: Path) -> list[ViewInfo]:
-    """The views of the knowledge base at `path` (see `storage.schema.VIEWS`)."""
+    """The views of the knowledge base at `path`: those of `storage.schema.VIEWS` that its revision has."""
     with _database(path) as database:
+        there = set(database.view_names())
         return [
             ViewInfo(name, tuple(column.name for column in database[name].columns), database[name].count)
             for name in schema.VIEWS
+            if name in there
         ]
 
 
@@ -55,6 +57,11 @@ def view_rows(
     if not 1 <= limit <= _MAX_ROWS or offset < 0:
         raise InvalidOptionError(f"limit {limit}, offset {offset}; wanted 1 to {_MAX_ROWS} and 0 or more")
     with _database(path) as database:
+        if view not in database.view_names():
+            raise StateError(
+                f"{path} was written by an older kbengine and has no view {view!r} yet; open it once for writing, "
+                "e.g. 'kbengine compact'"
+            )
         order = None
         if order_by is not None:
             columns = [column.name for column in database[view].columns]
@@ -68,7 +75,8 @@ def view_rows(
 def count_rows(path: Path) -> dict[str, int]:
     """The number of rows of each table of the knowledge base."""
     with _database(path) as database:
-        return {name: database[name].count for name in schema.metadata.tables}
+        there = set(database.table_names())
+        return {name: database[name].count for name in schema.metadata.tables if name in there}
 
 
 @contextlib.contextmanager

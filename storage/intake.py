@@ -16,6 +16,7 @@ from storage.errors import DuplicateDocumentError, InvalidOptionError
 from storage.postings import build_postings
 from storage.records import NewDocument, NewPassage, pack_offsets, to_json
 from storage.segment import SegmentArrays
+from storage.segment_arrays import narrow
 from storage.settings import KBSettings
 
 __all__ = ["Batch", "PlacedPassage", "check_documents", "common_scales", "prepare_batch", "segment_arrays"]
@@ -27,13 +28,14 @@ _HEADROOM = 1.25
 
 @dataclass(frozen=True)
 class PlacedPassage:
-    """A new passage with the ids it gets."""
+    """A new passage with the ids it gets; `token_numbers` None: 0, 1, 2, …, see `SegmentArrays`."""
 
     passage: NewPassage
     passage_id: int
     document_id: int
     first_token_id: int
     title: str
+    token_numbers: NDArray[np.uint32] | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ def segment_arrays(
     codes, scales = quantise(np.concatenate([passage.vectors for passage in passages]), token_scale)
     passage_codes, passage_scales = quantise(np.stack([passage.passage_vector for passage in passages]), passage_scale)
     counts = np.array([len(passage.vectors) for passage in passages], dtype=np.int64)
+    numbers = _token_numbers(placed)
     postings = build_postings((entry.title, entry.passage.text) for entry in placed)
     return SegmentArrays(
         codes=codes,
@@ -168,4 +171,16 @@ def segment_arrays(
         token_scale=token_scale,
         passage_scale=passage_scale,
         encoder=encoder,
+        numbering="rows" if numbers is None else "own",
+        token_numbers=numbers,
     )
+
+
+def _token_numbers(placed: Sequence[PlacedPassage]) -> NDArray[Any] | None:
+    if all(entry.token_numbers is None for entry in placed):
+        return None
+    numbers = [
+        np.arange(len(entry.passage.vectors)) if entry.token_numbers is None else entry.token_numbers
+        for entry in placed
+    ]
+    return narrow(np.concatenate(numbers))

@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select, text
 
 from storage import schema
+from storage.alias_records import AliasMatch, AliasRecord, AliasSource, DocumentNames
+from storage.alias_rows import alias_table_exists, has_alias, list_aliases, match_names
 from storage.catalog import (
     SegmentRow,
     dead_document_ids,
     document_record,
+    live_ids_of,
     live_segments,
     newest_generation_number,
     passage_record,
@@ -43,12 +46,16 @@ from storage.errors import (
     UnknownDocumentError,
 )
 from storage.information import KBInfo, gather_info
-from storage.records import DocumentRecord, PassageRecord
+from storage.links import names_of_documents
+from storage.records import JSON, DocumentRecord, PassageRecord
 from storage.segment_cache import DEFER_ROWS, SegmentCache
-from storage.settings import KBSettings, read_settings
+from storage.settings import KBSettings, read_setting, read_settings
 from storage.snapshot import LoadedSegment, Snapshot
 
-__all__ = ["KBReader"]
+__all__ = ["MAX_MATCHES", "KBReader"]
+
+MAX_MATCHES = 32
+"""Documents looked at for an alias that many have: any other's prior is below 1/32 (unless it was given)."""
 
 _log = logging.getLogger(__name__)
 _WORD = re.compile(r"\w+")
@@ -82,6 +89,7 @@ class KBReader:
         self._cache = SegmentCache(directory, settings.ann_options)
         self._seen: tuple[int, Snapshot] | None = None
         self._dead: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._aliases_at: tuple[int, bool] | None = None  # data version, and whether it has any alias
 
     @classmethod
     def open(
@@ -111,11 +119,8 @@ class KBReader:
         engine = reader_engine(directory)
         try:
             with translated(directory), engine.connect() as connection:
-                if pending_migration(connection, name=str(directory)) is not None:
-                    raise StateError(
-                        f"{directory} was written by an older kbengine and has not been brought up to date: open it "
-                        "once for writing, e.g. 'kbengine compact'"
-                    )
+                # Older revisions are read as they are, newer ones are refused; the next writer migrates.
+                pending_migration(connection, name=str(directory))
                 settings = read_settings(connection, name=str(directory))
         finally:
             engine.dispose()
@@ -145,6 +150,11 @@ class KBReader:
     def settings(self) -> KBSettings:
         """What the knowledge base was made with, as of the newest snapshot."""
         return self._settings
+
+    def setting(self, key: str) -> JSON:
+        """The value stored under `key` by `KBWriter.set_setting`, as of the newest commit; None when there is none."""
+        with translated(self.path), self._engine.connect() as connection:
+            return read_setting(connection, key)
 
     # -- snapshots
 
@@ -271,6 +281,11 @@ class KBReader:
             )
         return document_record(row)
 
+    def ids_of(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """The `doc_id` of each live document that has the name as its id or, when it is no id, as its exact title."""
+        with translated(self.path), self._engine.connect() as connection:
+            return live_ids_of(connection, names)
+
     def passages_of_document(self, document_id: int) -> list[PassageRecord]:
         """The document's passages in the order in which they were given."""
         table = schema.passages
@@ -289,9 +304,10 @@ class KBReader:
         )
         with translated(self.path), self._engine.connect() as connection:
             row = connection.execute(statement).mappings().first()
-        if row is None or token_id >= row["first_token_id"] + row["token_count"]:
+        if row is None:
             return None
-        return passage_record(row)
+        passage = passage_record(row)
+        return None if passage.characters(token_id, token_id) is None else passage
 
     def list_documents(
         self, *, after: str | None = None, limit: int = 100, title_prefix: str | None = None
@@ -346,11 +362,78 @@ class KBReader:
             found = {row["document_id"]: document_record(row) for row in rows}
         return [(found[document_id], score) for document_id, score in chosen if document_id in found]
 
+    # -- names
+
+    def alias_matches(self, names: Sequence[str], *, limit: int = MAX_MATCHES) -> list[list[AliasMatch]]:
+        """For each name the live documents of which it is another name, best first; lists are empty without any.
+
+        Exact matches come before case-folded ones, these before accent-folded ones; equal ones by prior. A document
+        is there once for each alias that matches. Titles are no aliases, but for those that the lexical index cannot
+        find in folded letters.
+
+        Args:
+            names: The names.
+            limit: How many rows are read of an alias that more documents have: those with the highest priors.
+        """
+        if limit < 1:
+            raise InvalidOptionError(f"limit is {limit}; wanted at least 1")
+        if not names or not self._any_alias():
+            return [[] for _ in names]
+        with translated(self.path), self._engine.connect() as connection:
+            return match_names(connection, names, limit=limit)
+
+    def list_aliases(
+        self,
+        *,
+        doc_id: str | None = None,
+        prefix: str | None = None,
+        source: AliasSource | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[AliasRecord]:
+        """The aliases of live documents, ordered by name (accents and case folded).
+
+        Args:
+            doc_id: Only those of this document.
+            prefix: Only names that begin so, accents and case folded.
+            source: Only those from this source.
+            after: Only what comes after this `AliasRecord.cursor`: that of the last one of the page before.
+            limit: How many at most.
+
+        Raises:
+            UnknownDocumentError: No live document has the id.
+        """
+        if doc_id is not None:
+            self.document(doc_id)
+        with translated(self.path), self._engine.connect() as connection:
+            if not alias_table_exists(connection):
+                return []
+            return list_aliases(connection, doc_id=doc_id, prefix=prefix, source=source, after=after, limit=limit)
+
+    def _any_alias(self) -> bool:
+        version = self._data_version()
+        known = self._aliases_at
+        if known is None or known[0] != version:
+            with translated(self.path), self._engine.connect() as connection:
+                known = (version, has_alias(connection))
+            self._aliases_at = known
+        return known[1]
+
+    # -- everything
+
     def iterate_documents(self) -> Iterator[tuple[DocumentRecord, list[PassageRecord]]]:
         """The live documents of one generation with their passages, in order of adding, a few at a time in memory."""
+        for document, passages, _ in self.iterate_with_names(names=False):
+            yield document, passages
+
+    def iterate_with_names(
+        self, *, names: bool = True
+    ) -> Iterator[tuple[DocumentRecord, list[PassageRecord], DocumentNames]]:
+        """The same with each document's given aliases and its links, which stay empty without `names`."""
         documents, passages = schema.documents, schema.passages
         with translated(self.path), self._engine.connect() as connection:
             live = documents.c.dead_generation.is_(None)
+            names = names and alias_table_exists(connection)
             document_rows = connection.execution_options(yield_per=_STREAM_ROWS).execute(
                 select(documents).where(live).order_by(documents.c.document_id)
             )
@@ -364,8 +447,9 @@ class KBReader:
                 by_document: dict[int, list[PassageRecord]] = {document.document_id: [] for document in chunk}
                 for row in rows:
                     by_document[row["document_id"]].append(passage_record(row))
+                given = names_of_documents(connection, list(by_document)) if names else {}
                 for document in chunk:
-                    yield document, by_document[document.document_id]
+                    yield document, by_document[document.document_id], given.get(document.document_id, DocumentNames())
 
     def info(self) -> KBInfo:
         """What the knowledge base holds and how large it is; reads all passages' counts, so not for each query."""
@@ -397,6 +481,6 @@ def _sources(connection: Connection, row: SegmentRow) -> list[str]:
 def _compacted_since(connection: Connection, generation: int) -> bool:
     table = schema.generations
     statement = select(table.c.generation).where(
-        table.c.generation > generation, table.c.operation.in_(("compact", "repair"))
+        table.c.generation > generation, table.c.operation.in_(("compact", "repair", "reindex"))
     )
     return connection.execute(statement.limit(1)).first() is not None

@@ -32,6 +32,7 @@ from storage.segment import Segment, SegmentFile, open_segment, segment_path, wr
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_settings
 from storage.verify_database import DatabaseFacts, check_full_text, check_rows
+from storage.verify_names import check_names, remake_names
 from storage.verify_segments import Reencode, check_ann, load_stored
 from storage.wal import check_wal
 
@@ -46,8 +47,8 @@ def repair(path: str | Path, reencode: Reencode, *, lock_timeout_s: float = 10.0
     """What was repaired, one sentence each; empty when nothing was wrong that can be repaired.
 
     Damaged or missing segments are made again from the stored text, with the same token ids; a full-text index
-    that does not fit the text, SQLite's own indexes and damaged ANN files likewise. Run `verify` afterwards: what
-    it still finds needs a backup.
+    that does not fit the text, aliases that do not follow from links and titles, SQLite's own indexes and damaged ANN
+    files likewise. Run `verify` afterwards: what it still finds needs a backup.
 
     Args:
         path: The knowledge base.
@@ -94,6 +95,13 @@ def _repair_database(session: WriteSession) -> list[str]:
         if findings.found or any("fts5" in str(message).lower() for message in messages):
             _rebuild_full_text(connection)
             done.append("rebuilt the full-text index")
+        building = read_settings(connection, name=str(session.directory)).build_state == "building"
+        names = Findings(session.directory)
+        with names.checking("aliases"):
+            check_names(connection, names, deep=True, building=building)
+        if names.found:
+            remake_names(connection, building=building)
+            done.append("made the aliases that are derived from links and titles again")
     return done
 
 
@@ -191,7 +199,18 @@ def _placed(session: WriteSession, passage_ids: Sequence[int], reencode: Reencod
     for batch in chunked(stored, _BATCH):
         for old, new in zip(batch, reencode(batch), strict=True):
             _check_same(old, new, d=d)
-            placed.append(PlacedPassage(new, old.passage_id, old.document_id, old.first_token_id, old.title))
+            numbers = old.token_numbers
+            filtered = len(numbers) and int(numbers[-1]) >= len(numbers)
+            placed.append(
+                PlacedPassage(
+                    new,
+                    old.passage_id,
+                    old.document_id,
+                    old.first_token_id,
+                    old.title,
+                    numbers if filtered else None,
+                )
+            )
     return placed
 
 

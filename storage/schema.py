@@ -7,6 +7,7 @@ a changed letter. Text columns that hold JSON are plain TEXT so that the checksu
 from __future__ import annotations
 
 from sqlalchemy import (
+    REAL,
     CheckConstraint,
     Column,
     ForeignKey,
@@ -25,8 +26,10 @@ __all__ = [
     "OPERATIONS",
     "REVISIONS",
     "VIEWS",
+    "aliases",
     "documents",
     "generations",
+    "links",
     "metadata",
     "passages",
     "segments",
@@ -39,13 +42,14 @@ APPLICATION_ID = 0x4B42454E
 FTS_TABLE = "passages_fts"
 """The FTS5 table: title and text of each live passage, rowid = passage_id, no copy of the text."""
 
-VIEWS = ("live_documents", "live_passages", "tombstones", "history")
+VIEWS = ("live_documents", "live_passages", "live_aliases", "tombstones", "history")
 """Views for people: `sqlite-utils rows kb.sqlite live_documents`, Datasette, `storage.inspect`."""
 
-REVISIONS = ("0001",)
-"""Every migration, oldest first; the last one is what this kbengine writes. Readers need no alembic to compare."""
+REVISIONS = ("0001", "0002")
+"""Every migration, oldest first; the last one is what this kbengine writes. Readers need no alembic to compare, and
+answer from all of them: what a later one brought is then simply not there."""
 
-OPERATIONS = ("create", "add", "delete", "merge", "compact", "repair", "build", "setting")
+OPERATIONS = ("create", "add", "delete", "merge", "compact", "repair", "build", "setting", "alias", "reindex")
 """What a generation can be."""
 
 NAMING = {
@@ -170,3 +174,41 @@ Index(
     sqlite_where=text("dead_generation IS NULL"),
 )
 Index("ix_segments_dead_generation", segments.c.dead_generation)
+
+# Sorted by name: a look-up reads neighbouring rows. Only live documents have aliases and links, so neither table needs
+# a generation: a delete takes the rows away in its own transaction.
+aliases = Table(
+    "aliases",
+    metadata,
+    Column("folded", Text, primary_key=True),
+    Column("alias", Text, primary_key=True),
+    Column("document_id", Integer, ForeignKey("documents.document_id"), primary_key=True),
+    Column("source", Text, primary_key=True),
+    # How often the source has the name for this document: links for "anchor", 0 where it does not say.
+    Column("uses", Integer, nullable=False),
+    Column("prior", REAL),
+    Column("checksum", Integer, nullable=False),
+    CheckConstraint("uses >= 0", name="uses"),
+    CheckConstraint("prior > 0 AND prior <= 1", name="prior"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+Index("ix_aliases_document_id", aliases.c.document_id)
+
+# The links of each live document, as its corpus had them, whether their targets are there or not: what the counts of
+# aliases from anchors are made of, again whenever a document at either end comes or goes.
+links = Table(
+    "links",
+    metadata,
+    Column("document_id", Integer, ForeignKey("documents.document_id"), primary_key=True),
+    Column("anchor", Text, primary_key=True),
+    Column("target_kind", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("n_links", Integer, nullable=False),
+    Column("checksum", Integer, nullable=False),
+    CheckConstraint("n_links > 0", name="n_links"),
+    CheckConstraint("target_kind IN ('doc_id', 'title')", name="target_kind"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+Index("ix_links_target", links.c.target, links.c.anchor)

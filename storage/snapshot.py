@@ -82,7 +82,7 @@ class Snapshot:
         contents = [loaded.segment.arrays for loaded in self.segments]
         _check_order(self.segments)
         self.d = contents[0].d if contents else 0
-        self._row_starts = np.cumsum([0, *(len(content.codes) for content in contents)])
+        self._row_starts = np.cumsum([0, *(content.n_rows for content in contents)])
         self._passage_starts = np.cumsum([0, *(len(content.passage_ids) for content in contents)])
         self.n_rows = int(self._row_starts[-1])
         self.n_passages = int(self._passage_starts[-1])
@@ -96,6 +96,7 @@ class Snapshot:
         self.live_passages = ~np.isin(self.document_ids, dead_document_ids)
         self.live_passages.flags.writeable = False
         self._dead_passages = np.flatnonzero(~self.live_passages)
+        self._is_numbered = any(loaded.segment.stored_numbers is not None for loaded in self.segments)
         self._bm25 = bm25
         self._block_lock = threading.Lock()
         self._blocks: dict[AnnKind, CodeBlock] = {}
@@ -110,7 +111,7 @@ class Snapshot:
     def token_ids_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The token id of each row, int64 of the same shape."""
         passages = self.passages_of_rows(rows)
-        ids: NDArray[np.int64] = self.first_token_ids[passages] + (rows - self.first_rows[passages])
+        ids: NDArray[np.int64] = self.first_token_ids[passages] + self._numbers(rows, passages)
         return ids
 
     def rows_of_token_ids(self, token_ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -119,8 +120,33 @@ class Snapshot:
             return np.full(token_ids.shape, -1, dtype=np.int64)
         passages = np.searchsorted(self.first_token_ids, token_ids, side="right") - 1
         offsets = token_ids - self.first_token_ids[passages]
-        stored = (passages >= 0) & (offsets < self.token_counts[passages])
-        return np.where(stored, self.first_rows[passages] + offsets, -1)
+        low = self.first_rows[passages]
+        high = np.where(passages >= 0, low + self.token_counts[passages], low)
+        if not self._is_numbered:
+            return np.where((passages >= 0) & (low + offsets < high), low + offsets, -1)
+        # Binary search in all passages at once: numbers rise within a passage.
+        end = high
+        while (low < high).any():
+            middle = (low + high) // 2
+            open_ = low < high
+            below = open_ & (self._numbers(np.where(open_, middle, 0), np.where(open_, passages, 0)) < offsets)
+            low, high = np.where(below, middle + 1, low), np.where(open_ & ~below, middle, high)
+        there = low < end
+        there[there] = self._numbers(low[there], passages[there]) == offsets[there]
+        return np.where(there, low, -1)
+
+    def _numbers(self, rows: NDArray[np.int64], passages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Token id of each row less the first token id of its passage, int64 of the same shape."""
+        numbers = rows - self.first_rows[passages]
+        if not self._is_numbered:
+            return numbers
+        owners = np.searchsorted(self._row_starts, rows, side="right") - 1
+        for owner in np.unique(owners).tolist():
+            stored = self.segments[owner].segment.stored_numbers
+            if stored is not None:
+                chosen = owners == owner
+                numbers[chosen] = stored[rows[chosen] - self._row_starts[owner]]
+        return numbers
 
     def passages_of_ids(self, passage_ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The passage index of each passage id, int64 of the same shape; −1 where no segment has it."""
@@ -128,6 +154,14 @@ class Snapshot:
             return np.full(passage_ids.shape, -1, dtype=np.int64)
         passages = np.minimum(np.searchsorted(self.passage_ids, passage_ids), self.n_passages - 1)
         return np.where(self.passage_ids[passages] == passage_ids, passages, -1)
+
+    def passages_of_document(self, document_id: int) -> range:
+        """The passage indices of a live document; empty for one that the snapshot does not hold or shows as deleted.
+
+        Document ids rise with passage ids: both are allotted in the order of adding, and merging keeps it.
+        """
+        first, stop = np.searchsorted(self.document_ids, [document_id, document_id + 1]).tolist()
+        return range(first, stop) if first < stop and self.live_passages[first] else range(0)
 
     def token_ordinals(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The position of each row (n) among all tokens of its passage, before filtering, int64 (n)."""
@@ -191,6 +225,21 @@ class Snapshot:
         scores = self._lexical.scores(query)
         scores[self._dead_passages] = 0
         return scores
+
+    def document_lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
+        """The BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
+        scores = self._lexical.document_scores(query, self._document_numbers)
+        if not len(scores):
+            return np.zeros(self.n_passages, dtype=np.float32)
+        of_passages: NDArray[np.float32] = scores[self._document_numbers]
+        of_passages[self._dead_passages] = 0
+        return of_passages
+
+    @cached_property
+    def _document_numbers(self) -> NDArray[np.int64]:
+        """The document of each passage, numbered from 0 in order, int64 (n_passages)."""
+        changes = np.append(False, self.document_ids[1:] != self.document_ids[:-1])[: self.n_passages]
+        return np.cumsum(changes, dtype=np.int64)
 
     def _search(
         self,

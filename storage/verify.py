@@ -2,7 +2,8 @@
 
 Nothing is changed. Detected are: any changed byte of a stored row, of a segment, of an index file and of the
 write-ahead log; broken structure, foreign keys and schema of the database; ids that database, full text and
-segments do not share. Only `deep` compares the words inside the full-text index, and what follows from the text.
+segments do not share; aliases filed wrongly. Only `deep` compares the words inside the full-text index, the counts of
+links, and what follows from the text.
 Not looked at are bytes that carry nothing (free pages, unused space inside pages, reserved header fields).
 """
 
@@ -20,6 +21,7 @@ from storage.lock import is_locked
 from storage.schema import FTS_TABLE
 from storage.settings import KBSettings, read_settings
 from storage.verify_database import DatabaseFacts, check_full_text, check_rows, check_structure
+from storage.verify_names import check_names
 from storage.verify_segments import Reencode, check_reencoded, check_segments
 from storage.wal import check_wal
 
@@ -109,6 +111,9 @@ def verify(
                 facts.complete = True
             with findings.checking(f"{DATABASE_NAME}: {FTS_TABLE}", "repairable"):
                 check_full_text(connection, facts, findings, deep=deep)
+            with findings.checking(f"{DATABASE_NAME}: aliases"):
+                building = settings is None or settings.build_state == "building"
+                check_names(connection, findings, deep=deep, building=building)
             if deep and reencode is not None:
                 with findings.checking("segments"):
                     reencoded = check_reencoded(

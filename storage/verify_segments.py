@@ -117,7 +117,9 @@ def _compare(
         shifts = np.repeat(starts[at] - (np.cumsum(counts) - counts), counts)
         stored = facts.ordinals[np.arange(int(counts.sum())) + shifts]
         kept = np.repeat(known, arrays.token_counts)
-        if not np.array_equal(stored, arrays.token_ordinals[kept]):
+        numbers = facts.numbers[np.arange(int(counts.sum())) + shifts]
+        same = np.array_equal(stored, arrays.token_ordinals[kept])
+        if not (same and np.array_equal(numbers, segment.token_numbers[kept])):
             findings.add(where, "token positions differ from those in kb.sqlite", "repairable")
 
 
@@ -185,8 +187,12 @@ def load_stored(connection: Connection, passage_ids: Sequence[int]) -> list[Stor
             chunk,
         )
         for passage_id, document_id, ordinal, title, text, offsets, first_token_id in rows:
-            ordinals = unpack_offsets(offsets, passage_id=passage_id).ordinals
-            stored.append(StoredPassage(passage_id, document_id, ordinal, title, text, first_token_id, ordinals))
+            kept = unpack_offsets(offsets, passage_id=passage_id)
+            stored.append(
+                StoredPassage(
+                    passage_id, document_id, ordinal, title, text, first_token_id, kept.ordinals, kept.numbers
+                )
+            )
     return stored
 
 

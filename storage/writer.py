@@ -11,13 +11,15 @@ import dataclasses
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from sqlalchemy import insert
 
 from storage import schema
+from storage.alias_changes import AliasChange, add_aliases, change_names, count_links, delete_aliases
+from storage.alias_records import AliasSource, NewAlias
 from storage.catalog import (
     SegmentRow,
     commit_of,
@@ -39,9 +41,11 @@ from storage.errors import (
     UnknownDocumentError,
 )
 from storage.intake import check_documents, common_scales, prepare_batch, segment_arrays
+from storage.links import LinkCounts
 from storage.lock import WriterLock
 from storage.merging import MAX_ROWS, merge_and_commit, plan_groups, plan_merge, segment_size
 from storage.records import JSON, Commit, NewDocument
+from storage.reindexing import Filtered, FilterRequest, Stage, filter_tokens
 from storage.segment import SegmentFile, write_segment
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_setting, write_setting
@@ -209,6 +213,13 @@ class KBWriter:
                         connection.exec_driver_sql(
                             f"INSERT INTO {schema.FTS_TABLE}(rowid, title, text) VALUES (?, ?, ?)", batch.full_text
                         )
+                    ids = [row["document_id"] for row in batch.documents]
+                    change_names(
+                        connection,
+                        retired=replaced,
+                        added=list(zip(ids, documents, strict=True)),
+                        count_links=settings.build_state != "building",
+                    )
                     for file in files:
                         row = SegmentRow(file, batch.placed[0].passage_id, batch.placed[-1].passage_id + 1)
                         insert_segment(connection, row, generation=commit.generation)
@@ -246,7 +257,57 @@ class KBWriter:
             after = dataclasses.replace(before, number=commit.generation)
             insert_generation(connection, commit, operation="delete", after=after)
             retire_documents(connection, rows, generation=commit.generation)
+            change_names(connection, retired=rows, added=[], count_links=self._settings.build_state != "building")
         return commit
+
+    # -- names
+
+    def add_aliases(
+        self, aliases: Iterable[tuple[str, NewAlias]], *, replace: bool = False, op_id: str | None = None
+    ) -> AliasChange:
+        """What the commit did that added other names of documents: all of them, or none when one is refused.
+
+        Args:
+            aliases: Pairs of a document's id and an alias; read while the transaction is open, in bounded memory.
+            replace: Whether an alias that the document has from the same source gets the new prior.
+            op_id: As in `add`.
+
+        Raises:
+            UnknownDocumentError: An id is not there.
+            DuplicateAliasError: An alias is there already, or comes twice, and `replace` is False.
+        """
+        return add_aliases(self._session, aliases, replace=replace, op_id=op_id)
+
+    def delete_aliases(
+        self,
+        doc_id: str,
+        aliases: Sequence[str] | None = None,
+        *,
+        source: AliasSource | None = None,
+        op_id: str | None = None,
+    ) -> AliasChange:
+        """What the commit did that deleted other names of a document.
+
+        An alias counted from links takes these links with it, so that it does not come back with the next count.
+
+        Args:
+            doc_id: The document.
+            aliases: The names, spelt as they are stored; None deletes all.
+            source: Only aliases from this source.
+            op_id: As in `add`.
+
+        Raises:
+            UnknownDocumentError: The document is not there.
+            UnknownAliasError: It has not all of these aliases; then none was deleted.
+        """
+        return delete_aliases(self._session, doc_id, aliases, source=source, op_id=op_id)
+
+    def count_links(self) -> LinkCounts:
+        """What was counted when the aliases from links were made anew from all links, in one transaction.
+
+        A build calls it once at its end; every later change of documents keeps the counts right by itself.
+        """
+        return count_links(self._session)
 
     # -- merging
 
@@ -314,6 +375,38 @@ class KBWriter:
             _log.error("merging failed: %s", error.message)
         except Exception:
             _log.exception("merging failed; the segments stay as they were")
+
+    def filter_tokens(
+        self,
+        request: FilterRequest,
+        *,
+        stored_threshold: float | None = None,
+        source: Path | None = None,
+        stage: Stage = lambda _what, _done, _total: None,
+    ) -> Filtered:
+        """What was done: fewer tokens are stored, chosen by their stored filter logits, in one commit.
+
+        Token ids stay. Readers go on with the old segments until the commit; other writes wait for it.
+
+        Args:
+            request: What to keep.
+            stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
+            source: Where the segment files are; by default in this knowledge base.
+            stage: Shown the progress.
+
+        Raises:
+            InvalidOptionError: More tokens are asked for than are stored.
+        """
+        with self._merge_lock, self._session.mutex:
+            done, self._settings = filter_tokens(
+                self._session,
+                self._settings,
+                request,
+                stored_threshold=stored_threshold,
+                source=source or self._session.segment_directory,
+                stage=stage,
+            )
+        return done
 
     # -- settings and builds
 

@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from adapters.errors import MissingExtraError
 from storage.durable import write_durably
@@ -30,14 +31,10 @@ def plot_recall(curves: Mapping[str, Mapping[int, float]], path: str | Path, *, 
         InvalidOptionError: the suffix is neither `.png` nor `.svg`, or there is no point to draw.
         MissingExtraError: matplotlib is not installed.
     """
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise InvalidOptionError(f"the plot's file is {path.name!r}, .png or .svg is wanted; name it recall.svg")
+    path = checked_path(path)
     if not any(curves.values()):
         raise InvalidOptionError("there is no recall@k with k > 1 to plot; pass ks such as 1,5,10,20")
-    figure_module = _matplotlib()
-    # A Figure of its own, not pyplot: no window system and no state that outlives the call.
-    figure = figure_module.Figure(figsize=(6.0, 4.0), layout="constrained")
+    figure = new_figure(width_inches=6.0, height_inches=4.0)
     axes = figure.add_subplot()
     for label, points in curves.items():
         ks = sorted(points)
@@ -53,6 +50,32 @@ def plot_recall(curves: Mapping[str, Mapping[int, float]], path: str | Path, *, 
     axes.set_title(title)
     if len(curves) > 1:
         axes.legend()
+    write_figure(figure, path)
+
+
+def checked_path(path: str | Path) -> Path:
+    """Return the path of a plot whose suffix says PNG or SVG.
+
+    Raises:
+        InvalidOptionError: the suffix is another.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise InvalidOptionError(f"the plot's file is {path.name!r}, .png or .svg is wanted; name it recall.svg")
+    return path
+
+
+def new_figure(*, width_inches: float, height_inches: float) -> Any:
+    """Return an empty figure of its own, not pyplot's: no window system and no state that outlives the call.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    return _matplotlib().Figure(figsize=(width_inches, height_inches), layout="constrained")
+
+
+def write_figure(figure: Any, path: Path) -> None:
+    """Write the figure as PNG or SVG by the path's suffix; the same figure gives the same file."""
     image = io.BytesIO()
     kind = path.suffix.lower().removeprefix(".")
     # Without a date and with fixed element ids the same scores give the same file.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
 from kbengine.errors import CorpusError
+from storage.alias_records import NewAlias, NewLink
 from storage.records import JSON
 
 # A paragraph beyond this is stored in parts: one passage is encoded, stored and shown as a whole.
@@ -40,6 +41,8 @@ class CorpusDocument:
         url: Where the document comes from, or None.
         meta: JSON facts about the document, such as `qid` and `aliases`.
         passages: Ordered by (ordinal, char_offset); may be empty for a page that is only a title.
+        aliases: Other names that the corpus gives the document.
+        links: Its links to other documents, by their text; the targets need not be there.
     """
 
     doc_id: str
@@ -47,6 +50,8 @@ class CorpusDocument:
     url: str | None = None
     meta: Mapping[str, JSON] = field(default_factory=dict)
     passages: tuple[CorpusPassage, ...] = ()
+    aliases: tuple[NewAlias, ...] = ()
+    links: tuple[NewLink, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.doc_id.strip():

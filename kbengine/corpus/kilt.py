@@ -14,7 +14,9 @@ from kbengine.corpus.fields import (
     get_text,
     kind_of,
 )
+from kbengine.corpus.kilt_links import page_links
 from kbengine.errors import CorpusError
+from storage.alias_records import aliases_of_meta
 from storage.records import JSON
 
 _SECTION = "Section::::"
@@ -26,16 +28,24 @@ def parse_kilt(record: Mapping[str, object], *, anchors: bool = False) -> Corpus
     """The document of one KILT page: ordinals are KILT paragraph ids, texts are unchanged.
 
     Not passages: paragraph 0 where it repeats the title, `Section::::Name` headings (they name the section of
-    what follows) and blank paragraphs. A paragraph 0 that is not the title is text and is kept.
+    what follows) and blank paragraphs. A paragraph 0 that is not the title is text and is kept. Wikidata's aliases
+    and the anchors are the document's aliases and links.
 
     Args:
         record: The parsed line.
-        anchors: Whether to keep the page's links in `meta["anchors"]`; they can outweigh the text.
+        anchors: Whether to keep the anchors as they are in `meta["anchors"]`; they can outweigh the text.
     """
     title = get_text(record, "wikipedia_title")
     url = get_optional_text(get_optional_object(record, "history"), "url")
+    meta = _meta(record, anchors)
     return CorpusDocument(
-        _page_id(record), title, url, _meta(record, anchors), tuple(_passages(_paragraphs(record), title))
+        _page_id(record),
+        title,
+        url,
+        meta,
+        tuple(_passages(_paragraphs(record), title)),
+        tuple(aliases_of_meta(meta)),
+        page_links(record.get("anchors")),
     )
 
 
@@ -88,10 +98,7 @@ def _meta(record: Mapping[str, object], anchors: bool) -> dict[str, JSON]:
         meta["aliases"] = _aliases(facts.get("aliases"))
     meta["categories"] = get_optional_text(record, "categories")
     if anchors:
-        links = record.get("anchors")
-        if not isinstance(links, (list, dict, type(None))):
-            raise CorpusError(f"'anchors' is {kind_of(links)}, wanted a list of links")
-        meta["anchors"] = cast("JSON", links)  # parsed from JSON, so JSON it is
+        meta["anchors"] = cast("JSON", record.get("anchors"))  # parsed from JSON, so JSON it is
     return {key: value for key, value in meta.items() if value}
 
 

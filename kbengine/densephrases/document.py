@@ -1,8 +1,8 @@
 """One document of a DensePhrases dump, and how its tokens become those of passages.
 
-A document is one text, paragraphs joined by ` [PAR] `, and one list of tokens, window after window. Neighbouring windows
-of a long paragraph overlap, and their common tokens are in the list twice; here each comes out once, from the window in
-which it is more central.
+A document is one text, paragraphs joined by ` [PAR] `, and one list of tokens, window after window. Neighbouring
+windows of a long paragraph overlap, and their common tokens are in the list twice; here each comes out once, from the
+window in which it is more central.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class DumpDocument:
         problems = {
             f"{n} token starts and {len(self.ends)} ends": len(self.ends) != n,
             f"{len(self.kept)} kept tokens and {len(self.vectors)} vectors": len(self.kept) != len(self.vectors),
-            f"kept tokens beyond its {n}": bool(len(self.kept)) and not 0 <= int(self.kept.min()) <= self.kept.max() < n,
+            f"kept tokens beyond its {n}": bool(len(self.kept))
+            and not 0 <= int(self.kept.min()) <= self.kept.max() < n,
             "kept tokens that do not rise": bool((np.diff(self.kept) <= 0).any()),
             "vectors that are not finite": not bool(np.isfinite(self.vectors).all()),
         }
@@ -152,8 +153,9 @@ def _word_numbers(document: DumpDocument) -> Int64:
 def _windows(document: DumpDocument, own: Int64, words: Int64) -> list[Int64]:
     """Return the token numbers of each window, in order.
 
-    Where the dump does not tell, a window begins where a token stands before the one it follows: offsets inside a word
-    may go back and forth (they were found by searching for the piece's text), words do not.
+    Where the dump does not tell, a window begins where a token stands in a word before the one it follows. Offsets
+    inside a word tell nothing: they were found by searching for the piece's text, and where that failed they are the
+    whole word's. So an overlap within one word is not seen there, and its tokens stay twice.
     """
     n = len(document.starts)
     lengths = document.window_lengths
@@ -182,9 +184,11 @@ def _overlap(before: Int64, after: Int64, document: DumpDocument, words: Int64) 
     if not len(before) or not len(after):
         return 0
     candidates = len(before) - np.flatnonzero(words[before] == words[after[0]])
-    for n in candidates[candidates <= len(after)].tolist():
+    for candidate in candidates[candidates <= len(after)].tolist():
+        n = int(candidate)
         left, right = before[len(before) - n :], after[:n]
         same = words[left] == words[right]
+        same &= (document.starts[left] < document.ends[right]) & (document.starts[right] < document.ends[left])
         same[:-1] &= document.starts[left[:-1]] == document.starts[right[:-1]]
         same[1:] &= document.ends[left[1:]] == document.ends[right[1:]]
         if same.all():
@@ -192,9 +196,7 @@ def _overlap(before: Int64, after: Int64, document: DumpDocument, words: Int64) 
     return 0
 
 
-def _passage(
-    document: DumpDocument, paragraph: _Paragraph, text: str, tokens: Int64, row_of: Int64
-) -> DumpPassage:
+def _passage(document: DumpDocument, paragraph: _Paragraph, text: str, tokens: Int64, row_of: Int64) -> DumpPassage:
     rows = row_of[tokens]
     kept = np.flatnonzero(rows >= 0)
     numbers = tokens[kept]

@@ -48,10 +48,14 @@ class FakeKnowledgeBase:
         self.generation = generation
         self.batches: list[int] = []
         self.options: dict[str, Any] = {}
+        self.settings: dict[str, Any] = {}
         self.fail_at_batch: int | None = None
 
     def info(self) -> Any:
         return SimpleNamespace(generation=self.generation)
+
+    def setting(self, key: str) -> Any:
+        return self.settings.get(key)
 
     def search(self, queries: Sequence[Query], **options: Any) -> list[SearchResult]:
         self.options = options

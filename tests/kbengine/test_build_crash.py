@@ -27,11 +27,13 @@ def write_corpus(path, n_documents):
         for i in range(n_documents):
             text = [f"Page {i}", *(" ".join(rng.choice(WORDS, size=12)) for _ in range(3))]
             record = {"_id": str(i), "wikipedia_id": str(i), "wikipedia_title": f"Page {i}", "text": text}
+            targets = rng.integers(n_documents, size=3)
+            record["anchors"] = [{"text": f"page {t % 50}", "href": f"Page%20{t}", "paragraph_id": 1} for t in targets]
             file.write(json.dumps(record) + "\n")
 
 
 def content(path):
-    """Return all documents, passages and kept tokens of a knowledge base, and its vectors by token."""
+    """Return all documents, passages and kept tokens of a knowledge base, its vectors by token, and its aliases."""
     with KBReader.open(path) as reader:
         documents = [
             (document.doc_id, document.title, [(p.ordinal, p.text, p.offsets.ordinals.tolist()) for p in passages])
@@ -39,7 +41,8 @@ def content(path):
         ]
         snapshot = reader.snapshot()
         codes, scales = snapshot.gather(np.arange(snapshot.n_rows))
-    return documents, codes * scales[:, None]
+        aliases = [(each.doc_id, each.alias, each.uses, each.prior) for each in reader.list_aliases(limit=10**6)]
+    return documents, codes * scales[:, None], aliases
 
 
 def kill_and_compare(tmp_path, *, seed, kills, n_documents):
@@ -61,7 +64,8 @@ def kill_and_compare(tmp_path, *, seed, kills, n_documents):
 
     killed, whole = content(tmp_path / "killed"), content(tmp_path / "whole")
 
-    assert verify(tmp_path / "killed").ok
+    assert verify(tmp_path / "killed", deep=True).ok
+    assert killed[2] == whole[2] and sum(links for _, _, links, _ in whole[2]) == 3 * n_documents
     assert [each[:2] for each in killed[0]] == [each[:2] for each in whole[0]]
     return json.loads(done.stdout)["killed"], killed, whole
 

@@ -9,6 +9,8 @@ operation was in flight.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -17,10 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from storage.alias_records import NewAlias, NewLink
+from storage.errors import UnknownAliasError
 from storage.writer import KBWriter
 from tests.storage.small_world import random_document
 
-KINDS = ["add"] * 8 + ["replace"] * 4 + ["delete"] * 4 + ["merge_small"] * 2 + ["merge_all", "compact", "purge"]
+KINDS = ["add"] * 8 + ["replace"] * 4 + ["delete"] * 4 + ["alias"] * 4 + ["unalias"] * 2
+KINDS += ["merge_small"] * 2 + ["merge_all", "compact", "purge"]
 
 
 def note(journal: int, entry: dict[str, Any]) -> None:
@@ -43,18 +48,24 @@ def work(directory: Path, journal_path: Path, seed: int, live: set[str]) -> None
             documents = []
             if kind == "add":
                 ids = [f"{seed}-{number}-{i}" for i in range(int(rng.integers(1, 4)))]
-            elif kind in ("replace", "delete") and live:
+            elif kind in ("replace", "delete", "alias", "unalias") and live:
                 count = min(len(live), int(rng.integers(1, 3)))
                 ids = sorted(rng.choice(sorted(live), size=count, replace=False).tolist())
             if kind in ("add", "replace"):
-                documents = [random_document(doc_id, rng) for doc_id in ids]
+                links = [NewLink(f"link to {target}", str(target)) for target in sorted(live)[:3]]
+                documents = [dataclasses.replace(random_document(doc_id, rng), links=tuple(links)) for doc_id in ids]
             texts = {doc.doc_id: [passage.text for passage in doc.passages] for doc in documents}
-            entry = {"kind": str(kind), "ids": ids, "texts": texts}
+            entry = {"kind": str(kind), "ids": ids, "texts": texts, "alias": f"alias {number % 3}"}
             note(journal, {"event": "intent", **entry})
             if documents:
                 writer.add(documents)
             elif kind == "delete" and ids:
                 writer.delete(ids)
+            elif kind == "alias" and ids:
+                writer.add_aliases([(doc_id, NewAlias(entry["alias"])) for doc_id in ids], replace=True)
+            elif kind == "unalias" and ids:
+                with contextlib.suppress(UnknownAliasError):
+                    writer.delete_aliases(ids[0], source="manual")
             elif kind == "merge_small":
                 writer.merge_small()
             elif kind == "merge_all":
@@ -62,7 +73,8 @@ def work(directory: Path, journal_path: Path, seed: int, live: set[str]) -> None
             elif kind in ("compact", "purge"):
                 writer.compact(purge=kind == "purge")
             note(journal, {"event": "done", **entry})
-            live = live | set(texts) if documents else live - set(ids)
+            if kind in ("add", "replace", "delete"):
+                live = live | set(texts) if documents else live - set(ids)
 
 
 def serve() -> None:

@@ -14,23 +14,39 @@ from typing import Any
 import numpy as np
 import pytest
 
+from storage.reader import KBReader
 from storage.verify import verify
 from storage.writer import KBWriter
 from tests.storage.small_world import content, make_settings
 
 ROOT = Path(__file__).parents[2]
-Model = dict[str, tuple[str, ...]]
+Model = dict[str, tuple[tuple[str, ...], frozenset[str]]]
 
 
 def apply(model: Model, entry: dict[str, Any]) -> Model:
     """The model after the operation of a journal line."""
     changed = dict(model)
     if entry["kind"] in ("add", "replace"):
-        changed.update({doc_id: tuple(texts) for doc_id, texts in entry["texts"].items()})
+        for doc_id, texts in entry["texts"].items():
+            changed[doc_id] = (tuple(texts), changed.get(doc_id, ((), frozenset()))[1])
     elif entry["kind"] == "delete":
         for doc_id in entry["ids"]:
             del changed[doc_id]
+    elif entry["kind"] == "alias":
+        for doc_id in entry["ids"]:
+            changed[doc_id] = (changed[doc_id][0], changed[doc_id][1] | {entry["alias"]})
+    elif entry["kind"] == "unalias" and entry["ids"]:
+        changed[entry["ids"][0]] = (changed[entry["ids"][0]][0], frozenset())
     return changed
+
+
+def content_and_aliases(directory: Path) -> Model:
+    """Each live document's texts, compared with its vectors, and the aliases that it was given."""
+    given: dict[str, set[str]] = {}
+    with KBReader.open(directory) as reader:
+        for alias in reader.list_aliases(source="manual", limit=100_000):
+            given.setdefault(alias.doc_id, set()).add(alias.alias)
+    return {doc_id: (texts, frozenset(given.get(doc_id, ()))) for doc_id, texts in content(directory).items()}
 
 
 class Nursery:
@@ -87,9 +103,9 @@ def kill_many_times(directory: Path, scratch: Path, *, kills: int, seed: int) ->
                 acknowledged += 1
             elif entry["event"] == "intent":
                 in_flight = entry
-        before = content(directory)  # readers open it as the crash left it
+        before = content_and_aliases(directory)  # readers open it as the crash left it
         KBWriter.open(directory, lock_timeout_s=0, background_merging=False).close()
-        seen = content(directory)
+        seen = content_and_aliases(directory)
         assert before == seen
         allowed = [model] if in_flight is None else [model, apply(model, in_flight)]
         assert seen in allowed, f"after kill {number}: {in_flight}"

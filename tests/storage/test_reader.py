@@ -222,6 +222,7 @@ def test_people_can_look_at_the_views(tmp_path: Path) -> None:
         assert {view.name: view.rows for view in list_views(tmp_path / "kb")} == {
             "live_documents": 1,
             "live_passages": 2,
+            "live_aliases": 0,
             "tombstones": 1,
             "history": 3,
         }

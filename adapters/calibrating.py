@@ -1,0 +1,291 @@
+"""Calibrating a task on development files: weights, probabilities and a threshold, ready to be stored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from adapters.calibration import DEFAULT_UNITS, SETTING, TaskCalibration, calibrations_of, default_weights, with_task
+from adapters.confidence import features_of, shares_of
+from adapters.confidence_fitting import ConfidenceFit, Judgement, ThresholdRule, fit_confidence
+from adapters.errors import CalibrationError, RecordError, TaskInputError, UnknownRelationError
+from adapters.finding import FindOptions, Found, find
+from adapters.grouping import Group
+from adapters.kilt.records import TaskRecord, read_gold
+from adapters.parsing import request_of
+from adapters.queries import query_of
+from adapters.tasks import MAX_INPUT_CHARS, Task
+from adapters.weight_fitting import SEEN_PASSAGES, SEEN_WITH, Candidates, WeightFit, candidates_of, fit_weights
+from kbengine.errors import InvalidOptionError, QueryError
+from kbengine.progress import NoProgress, ProgressSink
+from kbengine.query import Query, Weights
+from kbengine.reading.normalise import norm
+
+if TYPE_CHECKING:
+    from kbengine.knowledge_base import KnowledgeBase
+
+T = TypeVar("T")
+
+BATCH = 32
+JUDGED_ANSWERS = 5
+"""Answers of each record that probabilities are learned from."""
+PHRASE_TASKS: tuple[Task, ...] = ("question", "slot-filling")
+"""Tasks whose answers are right when they equal a gold answer; others when they are a gold page."""
+
+
+@dataclass(frozen=True)
+class CalibrateOptions:
+    """How to calibrate.
+
+    Attributes:
+        with_weights: Whether to fit the passage and lexical weights too; else those in use stay.
+        threshold_for: What the threshold is chosen for: `f1`, `precision=P`, `coverage=C` or `none`.
+        rows: Records of each file, drawn at random where it has more.
+        seed: Of the draw, the folds and the halves.
+    """
+
+    with_weights: bool = True
+    threshold_for: str = "f1"
+    rows: int = 1000
+    seed: int = 13
+
+    def __post_init__(self) -> None:
+        ThresholdRule(self.threshold_for)
+        if not 1 <= self.rows <= 1_000_000:
+            raise InvalidOptionError(f"the rows of a file are {self.rows}, wanted 1 to 1,000,000")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One record and the query that it is."""
+
+    record: TaskRecord
+    query: Query
+
+
+def calibrate(
+    knowledge_base: KnowledgeBase,
+    files: Sequence[Path],
+    task: Task,
+    *,
+    options: CalibrateOptions | None = None,
+    progress: ProgressSink | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> TaskCalibration:
+    """Return the calibration of a task fitted on KILT files with gold answers; nothing is stored yet.
+
+    A question's or slot's answer is right when it equals a gold answer after KILT's normalisation, a mention's or a
+    dialogue's when its document is a gold page of the record. A file of which no answer is ever right (its answers may
+    be sentences) is left out of the probabilities, with a notice.
+
+    Args:
+        knowledge_base: what is asked.
+        files: KILT JSONL, plain or gzipped; each counts alike, however many rows it has.
+        task: of all the files.
+        options: what to fit.
+        progress: shows how far it is.
+        notice: told of each record and file that is left out.
+
+    Raises:
+        CalibrationError: too few records, or nothing to tell apart in them.
+        RecordError: a file cannot be read, or has no gold.
+        MissingExtraError: scikit-learn is not installed.
+    """
+    options = options or CalibrateOptions()
+    progress = progress or NoProgress()
+    tell = notice or _ignore
+    rows = {name: _rows(path, task, options, tell) for name, path in _named(files).items()}
+    current = calibrations_of(knowledge_base.setting(SETTING), encoder=knowledge_base.encoder.fingerprint).weights(task)
+    weight_fit: WeightFit | None = None
+    weights = current
+    if options.with_weights:
+        progress.begin("weights: searching", sum(len(each) for each in rows.values()), "")
+        candidates = {name: _candidates(knowledge_base, each, progress, tell) for name, each in rows.items()}
+        weight_fit = fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
+        weights = weight_fit.weights
+    progress.begin("probabilities: searching", sum(len(each) for each in rows.values()), "")
+    judged = {name: _judged(knowledge_base, task, each, weights, progress, tell) for name, each in rows.items()}
+    fit = fit_confidence(_useful(judged, tell), ThresholdRule(options.threshold_for), seed=options.seed)
+    return TaskCalibration(
+        task=task,
+        encoder=knowledge_base.encoder.fingerprint,
+        weights=weights,
+        weights_fitted=weights != default_weights(task),
+        confidence=fit.confidence,
+        threshold=fit.threshold,
+        threshold_for=options.threshold_for,
+        report=_report(knowledge_base, rows, weight_fit, fit),
+    )
+
+
+def store(knowledge_base: KnowledgeBase, calibration: TaskCalibration) -> None:
+    """Store the calibration with the knowledge base: a commit, after which every reader answers by it."""
+    knowledge_base.set_setting(SETTING, with_task(knowledge_base.setting(SETTING), calibration))
+
+
+def _named(files: Sequence[Path]) -> dict[str, Path]:
+    """Return the files by their names."""
+    named: dict[str, Path] = {}
+    for path in files:
+        if path.name in named:
+            raise InvalidOptionError(f"two files are called {path.name}; rename one, or give it once")
+        named[path.name] = path
+    if not named:
+        raise InvalidOptionError("no file was given, wanted one or more development files with gold answers")
+    return named
+
+
+def _rows(path: Path, task: Task, options: CalibrateOptions, notice: Callable[[str], None]) -> list[_Row]:
+    """Return records of the file, those that cannot be used told of."""
+
+    def refuse(error: RecordError) -> None:
+        if error.line is None:
+            raise error
+        notice(f"left out: {error.message}")
+
+    records = list(read_gold(path, refuse=refuse))
+    if len(records) > options.rows:
+        drawn = sorted(random.Random(options.seed).sample(range(len(records)), options.rows))
+        records = [records[i] for i in drawn]
+    rows = []
+    for record in records:
+        try:
+            if len(record.input) > MAX_INPUT_CHARS:
+                raise TaskInputError(f"the input has {len(record.input):,} characters")
+            rows.append(_Row(record, query_of(request_of(task, record.input))))
+        except (TaskInputError, UnknownRelationError) as error:
+            notice(f"left out: {record.file}:{record.line}: {error.message:.300}")
+    if not rows:
+        raise CalibrationError(f"{path} holds no record that can be asked as {task}; check the file and --task")
+    return rows
+
+
+def _candidates(
+    knowledge_base: KnowledgeBase, rows: Sequence[_Row], progress: ProgressSink, notice: Callable[[str], None]
+) -> list[Candidates]:
+    """Return the passages found for each record, with the unweighted parts of their scores."""
+
+    def ask(batch: Sequence[_Row]) -> list[Candidates]:
+        queries = [replace(row.query, unit="passage", weights=SEEN_WITH) for row in batch]
+        results = knowledge_base.search(queries, k=SEEN_PASSAGES, explain=True, truncate=True)
+        return [
+            candidates_of(
+                result.hits,
+                seen_with=SEEN_WITH,
+                gold_answers=row.record.answers(),
+                gold_pages=_gold_pages(row.record),
+            )
+            for row, result in zip(batch, results, strict=True)
+        ]
+
+    return _in_batches(rows, ask, progress, notice)
+
+
+def _judged(
+    knowledge_base: KnowledgeBase,
+    task: Task,
+    rows: Sequence[_Row],
+    weights: Weights,
+    progress: ProgressSink,
+    notice: Callable[[str], None],
+) -> list[Judgement]:
+    """Return the answers to each record as they would be given with the weights, and which are right."""
+    options = FindOptions(k=JUDGED_ANSWERS, truncate=True)
+
+    def ask(batch: Sequence[_Row]) -> list[Judgement]:
+        queries = [replace(row.query, unit=DEFAULT_UNITS[task], weights=weights) for row in batch]
+        found = find(knowledge_base, queries, options)
+        return [
+            _judgement(task, row.record, query, answers)
+            for row, query, answers in zip(batch, queries, found, strict=True)
+        ]
+
+    return _in_batches(rows, ask, progress, notice)
+
+
+def _in_batches(
+    rows: Sequence[_Row],
+    ask: Callable[[Sequence[_Row]], list[T]],
+    progress: ProgressSink,
+    notice: Callable[[str], None],
+) -> list[T]:
+    """Return what `ask` gives for the rows, a batch at a time; a row that cannot be encoded is told of and left out."""
+    if len(rows) > BATCH:
+        batches = [rows[begin : begin + BATCH] for begin in range(0, len(rows), BATCH)]
+        return [each for batch in batches for each in _in_batches(batch, ask, progress, notice)]
+    try:
+        found = ask(rows)
+    except QueryError as error:
+        if len(rows) == 1:
+            record = rows[0].record
+            notice(f"left out: {record.file}:{record.line}: {error.message:.300}")
+            return []
+        middle = len(rows) // 2
+        halves = (rows[:middle], rows[middle:])
+        return [each for half in halves for each in _in_batches(half, ask, progress, notice)]
+    progress.advance(len(rows))
+    return found
+
+
+def _judgement(task: Task, record: TaskRecord, query: Query, found: Found) -> Judgement:
+    features = features_of(query, query.unit, found.groups)[:JUDGED_ANSWERS]
+    is_right = _right_answers(task, record)
+    return Judgement(
+        features=features,
+        is_right=np.asarray([is_right(group) for group in found.groups[:JUDGED_ANSWERS]], dtype=np.bool_),
+        share=shares_of(found.groups)[0] if found.groups else 0.0,
+        has_gold=bool(record.answers()) if task in PHRASE_TASKS else any(_gold_pages(record)),
+    )
+
+
+def _right_answers(task: Task, record: TaskRecord) -> Callable[[Group], bool]:
+    """Return what tells whether an answer to the record is right."""
+    if task in PHRASE_TASKS:
+        answers = {norm(answer) for answer in record.answers()}
+        return lambda group: norm(group.text) in answers
+    pages = {page for ids in _gold_pages(record) for page in ids}
+    return lambda group: group.hits[0].document.doc_id.strip() in pages
+
+
+def _gold_pages(record: TaskRecord) -> list[list[str]]:
+    """Return the page ids of each gold output that names one."""
+    return [
+        [entry.partial_key(("wikipedia_id",)) for entry in output.provenance if "wikipedia_id" in entry.fields]
+        for output in record.outputs
+    ]
+
+
+def _useful(judged: Mapping[str, Sequence[Judgement]], notice: Callable[[str], None]) -> list[Judgement]:
+    """Return the judgements of the files of which some answer is right."""
+    useful: list[Judgement] = []
+    for name, judgements in judged.items():
+        if any(each.is_right.any() for each in judgements):
+            useful += judgements
+        else:
+            notice(
+                f"{name}: none of the answers to its {len(judgements)} records is right, so it says nothing about "
+                "probabilities and is left out of them"
+            )
+    return useful
+
+
+def _report(
+    knowledge_base: KnowledgeBase, rows: Mapping[str, Sequence[_Row]], weights: WeightFit | None, fit: ConfidenceFit
+) -> dict[str, Any]:
+    return {
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "generation": knowledge_base.generation,
+        "files": {name: len(each) for name, each in rows.items()},
+        "weights": None if weights is None else dict(weights.report),
+        "confidence": fit.report,
+    }
+
+
+def _ignore(_: str) -> None:
+    """Do nothing."""
