@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kbengine.encoders.encoder import Encoder, PassageText
 from kbengine.reading.small_corpus import PhraseCorpus
 from kbengine.training.examples import TrainingExample
-from kbengine.training.mining import is_negative, query_text
+from kbengine.training.mining import MinedPassage, is_negative, query_text
 from kbengine.training.passage_index import PassageIndex
 
 Scores = Literal["phrase", "passage"]
@@ -39,7 +39,7 @@ class Contrast:
 def contrast(
     encoder: Encoder,
     examples: Sequence[TrainingExample],
-    passages: Sequence[tuple[str, str, str]],
+    passages: Sequence[MinedPassage],
     *,
     scores: Scores,
     temperature: float = 0.05,
@@ -50,7 +50,7 @@ def contrast(
     Args:
         encoder: to score with.
         examples: questions with gold passages.
-        passages: (document id, title, text) among which hard negatives are looked for.
+        passages: those among which hard negatives are looked for.
         scores: of phrases, or of passage vectors.
         temperature: of passage vectors.
         seed: of the choice of other topics.
@@ -93,15 +93,13 @@ def passage_scores(
     return np.array([-np.inf if phrase is None else phrase.score for phrase in found])
 
 
-def hard_negatives(
-    examples: Sequence[TrainingExample], passages: Sequence[tuple[str, str, str]]
-) -> list[list[PassageText]]:
+def hard_negatives(examples: Sequence[TrainingExample], passages: Sequence[MinedPassage]) -> list[list[PassageText]]:
     """Return for each question the best BM25 passages of other documents without its answers."""
-    index = PassageIndex([text for _, _, text in passages])
+    index = PassageIndex([passage.text for passage in passages])
     ranked = index.best([query_text(example.query) for example in examples], 10 * N_NEGATIVES)
     found = []
     for example, numbers in zip(examples, ranked, strict=True):
         near = [passages[i] for i in numbers]
-        kept = [(title, text) for doc_id, title, text in near if is_negative(example, doc_id, text, "bm25")]
-        found.append([PassageText(title, text) for title, text in kept[:N_NEGATIVES]])
+        kept = [each for each in near if is_negative(example, each.doc_id, each.text, "bm25")]
+        found.append([PassageText(each.title, each.text) for each in kept[:N_NEGATIVES]])
     return found

@@ -28,6 +28,7 @@ from kbengine.threads import set_thread_defaults
 from kbengine.training.encoder_training import Examples, adapt_examples, read_examples, train_on
 from kbengine.training.initial import ModelOptions
 from kbengine.training.interruption import Stop, stop_on_interrupt
+from kbengine.training.mining import MinedPassage
 from kbengine.training.options import LoopOptions, OptimizerOptions
 from kbengine.training.phrase_task import LossOptions
 from kbengine.training.recipe import DataSection, EncoderRecipe
@@ -164,14 +165,14 @@ class Findings:
         }
         return {**scores, "L_topic": found.topic, "L_hard": found.hard, "n_contrast": found.n}
 
-    def passages(self) -> Iterator[tuple[str, str, str]]:
-        """Give (document id, title, text) of every passage of the development examples and of the pages."""
+    def passages(self) -> Iterator[MinedPassage]:
+        """Give every passage of the development examples and of the pages."""
         for example in self.dev:
-            yield example.doc_id, example.title, example.passage
+            yield MinedPassage(example.doc_id, example.title, example.passage)
         if self.data.pages:
             for document, _ in read_corpus(self.data.pages):
                 for passage in document.passages:
-                    yield document.doc_id, document.title, passage.text
+                    yield MinedPassage(document.doc_id, document.title, passage.text)
 
     def with_generated(self) -> Examples:
         """Return the examples and generated questions: rows of a file, or else cloze questions of the pages."""

@@ -25,6 +25,7 @@ from kbengine.training.examples import TrainingExample
 from kbengine.training.initial import InitialModel, ModelOptions, initial_model
 from kbengine.training.interruption import Stop, never
 from kbengine.training.loop import train
+from kbengine.training.mining import MinedPassage, mine_negatives
 from kbengine.training.phrase_task import PhraseTask
 from kbengine.training.prepared import prepare
 from kbengine.training.processes import Processes, join_processes
@@ -237,8 +238,6 @@ def read_examples(data: DataSection, *, seed: int = 0, progress: ProgressSink | 
     if not examples:
         raise TrainingDataError("the corpus gave no cloze question; give a corpus with longer texts, or --train FILE")
     if data.hard_negatives != "none":
-        from kbengine.training.mining import mine_negatives
-
         examples = mine_negatives(
             examples, corpus_passages(data, exclude), data.hard_negatives, n=data.n_hard_negatives, progress=progress
         )
@@ -254,10 +253,10 @@ def adapt_examples(data: DataSection, exclude: frozenset[str], *, seed: int) -> 
     return cloze_questions(_documents(data.adapt), ClozeOptions(answers))
 
 
-def corpus_passages(data: DataSection, exclude: frozenset[str]) -> list[tuple[str, str]]:
-    """Return (document id, text) of every passage that may be mined: of the pages, or of the corpus adapted to."""
+def corpus_passages(data: DataSection, exclude: frozenset[str]) -> list[MinedPassage]:
+    """Return every passage that may be mined: of the pages, or of the corpus adapted to."""
     return [
-        (document.doc_id, passage.text)
+        MinedPassage(document.doc_id, document.title, passage.text)
         for document in _documents(data.pages or data.adapt)
         if document.doc_id not in exclude
         for passage in document.passages

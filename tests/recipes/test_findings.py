@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from kbengine.encoders.encoder import Encoder
+from kbengine.training.mining import MinedPassage
 from recipes.contrast import contrast, hard_negatives, negative_log_share
 from recipes.findings import ROWS, main
 from tests.kbengine.training.small_training import examples, write_squad
 from tests.tiny_bert import write_bert
 from tests.tiny_encoder import write_tiny_encoder
 
-PASSAGES = [(each.doc_id, each.title, each.passage) for each in examples()]
+PASSAGES = [MinedPassage(each.doc_id, each.title, each.passage) for each in examples()]
 
 
 def test_the_share_is_that_of_the_first():

@@ -168,7 +168,7 @@ def test_pre_batch_negatives_come_after_the_warmup_from_the_last_batches_only():
 
 def test_mined_passages_are_columns_by_their_best_token():
     """One more column a mined passage; a row's own gold passage is none even when it was mined for another row."""
-    far = replace(example(0), negatives=("The band toured Europe.",))
+    far = replace(example(0), negatives=("The band toured Europe.",), negative_titles=("Band",))
     own = replace(example(1), negatives=("The band toured Europe.",))
     plain = task_of([far, own], only(negative=1))
     task = task_of([far, own], only(negative=1, hard_negatives=True), with_negatives=True)
