@@ -68,6 +68,8 @@ LAZY_COMMANDS = {
     "aliases": ("kbengine.commands.aliases", "Other names of documents: list, look up, add, delete, import."),
     "predict": ("adapters.commands", "Answer a KILT task file: a leaderboard submission."),
     "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
+    "serve": ("web.commands", "Serve a knowledge base: JSON API, web page, metrics."),
+    "key": ("web.commands", "Make, list and revoke API keys."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
     "reindex": ("kbengine.commands.reindex", "Fewer tokens or another index from what is stored, nothing encoded."),
     "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),

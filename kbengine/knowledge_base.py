@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
     from storage.gpu import IndexDevice
     from storage.information import KBInfo
+    from storage.reader import KBReader
     from storage.records import JSON, Commit, DocumentRecord
 
 
@@ -296,12 +297,29 @@ class KnowledgeBase:
         """Return counts, sizes, settings and the last commits."""
         return self._reader.info()
 
-    def close(self) -> None:
-        """Finish background merging, give the writer lock back and close all files."""
+    @property
+    def reader(self) -> KBReader:
+        """Return the reader behind the searches: listings, texts and snapshots."""
+        return self._reader
+
+    @property
+    def writing(self) -> Literal["no", "idle", "merging"]:
+        """Tell whether this process holds the writer lock, and whether it is merging segments in the background."""
+        with self._write_lock:
+            if self._writer is None:
+                return "no"
+            return "merging" if self._writer.merging else "idle"
+
+    def release_writer(self) -> None:
+        """Finish background merging and give the writer lock back, so that other processes may write."""
         with self._write_lock:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+
+    def close(self) -> None:
+        """Finish background merging, give the writer lock back and close all files."""
+        self.release_writer()
         self._reader.close()
 
     def _open_writer(self) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbengine.builder import stored_threshold
-from kbengine.errors import InvalidOptionError
+from kbengine.errors import BuildIncompleteError, InvalidOptionError
 from kbengine.filtering import FilterOptions
 from kbengine.progress import NoProgress, ProgressSink
 
@@ -86,16 +86,19 @@ def reindex(
 
     Raises:
         InvalidOptionError: more tokens are asked for than are stored, or vectors that are not there.
+        BuildIncompleteError: its build was interrupted.
         KnowledgeBaseExistsError: `out` holds something.
     """
     from storage.creation import appearing, copy_without_segments
+    from storage.database import DATABASE_NAME, database_path
     from storage.reader import KBReader
     from storage.session import SEGMENT_DIRECTORY
+    from storage.sizes import bytes_of
 
     began = time.perf_counter()
     stages = Stages(progress or NoProgress())
-    with KBReader.open(path) as reader:
-        bytes_before = sum(reader.info().bytes_by_kind.values())
+    database_path(path)
+    bytes_before = bytes_of(file for file in path.rglob("*") if file.is_file())
     if out is None:
         done = _reindex(path, options, None, stages)
     else:
@@ -103,10 +106,13 @@ def reindex(
             stages("copying the texts", 0, 1)
             copy_without_segments(path, temporary)
             done = _reindex(temporary, options, path / SEGMENT_DIRECTORY, stages)
-    with KBReader.open(out or path) as reader:
-        bytes_after = sum(reader.info().bytes_by_kind.values())
+            for backup in temporary.glob(f"{DATABASE_NAME}.before-*"):
+                backup.unlink()  # made while the copy was brought up to date; the original is the backup
+    target = out or path
+    bytes_after = bytes_of(file for file in target.rglob("*") if file.is_file())
+    with KBReader.open(target) as reader:
         kind = reader.settings.ann_options.kind
-    return ReindexReport(out or path, done, kind, bytes_before, bytes_after, time.perf_counter() - began)
+    return ReindexReport(target, done, kind, bytes_before, bytes_after, time.perf_counter() - began)
 
 
 def _reindex(path: Path, options: ReindexOptions, source: Path | None, stages: Stages) -> Reindexed:
@@ -119,6 +125,11 @@ def _reindex(path: Path, options: ReindexOptions, source: Path | None, stages: S
     if wanted != FilterOptions():
         request = FilterRequest(keep_fraction=wanted.keep_fraction, threshold=wanted.threshold)
     with KBWriter.open(path) as writer:
+        if writer.settings.build_state != "complete":
+            raise BuildIncompleteError(
+                f"the build of {path} was interrupted at {dict(writer.settings.build_position)}; run the same "
+                "'kbengine build' again to finish it"
+            )
         return writer.reindex(
             ReindexRequest(
                 filter=request,

@@ -23,8 +23,6 @@ Stage = Callable[[str, int, int], None]
 
 # Residuals that codebooks and rotation are trained on: FAISS's own limit, 256 for each of 256 entries.
 _MAX_RESIDUALS = 1 << 16
-_ROTATION_RESIDUALS = 1 << 15
-_ROTATION_ROUNDS = 12
 _CODEBOOK_ROUNDS = 25
 # Residuals further from the mean are cut off: with wider ranges the 16 steps are too coarse for all the others.
 _RANGE_DEVIATIONS = 3.0
@@ -48,7 +46,7 @@ def train_quantiser(
         nlist: How many lists.
         options: Kind, seed, rounds of k-means.
         stage: Shown the progress.
-        device: Where k-means runs; the rotation is always trained on the processor.
+        device: Where k-means runs.
 
     Raises:
         InvalidOptionError: The sample is too small for the kind, or the kind does not fit the dimension.
@@ -82,7 +80,7 @@ def train_quantiser(
     name = uuid.uuid4().hex
     if kind.coding == "scalar":
         return Quantiser(name, kind, centroids, ranges=_ranges(residuals))
-    rotation = _rotation(residuals, kind, options.seed, stage) if kind.rotated else None
+    rotation = _rotation(residuals, kind) if kind.rotated else None
     if rotation is not None:
         residuals = residuals @ rotation.T
     codebooks = _codebooks(residuals, kind, options.seed, stage, gpu=gpu)
@@ -96,25 +94,26 @@ def _ranges(residuals: Float32) -> Float32:
     return np.stack([mean - width / 2, width]).astype(np.float32)
 
 
-def _rotation(residuals: Float32, kind: IndexKind, seed: int, stage: Stage) -> Float32:
-    """The rotation float32 (d, d) that makes product quantisation of the residuals lose least (Ge et al., 2013)."""
+def _rotation(residuals: Float32, kind: IndexKind) -> Float32:
+    """The rotation float32 (d, d) to the principal axes, dealt out to the groups (Ge et al., CVPR 2013, section 3.2).
+
+    Each group gets as many axes, such that the products of their variances are alike: what is best for normally
+    distributed residuals, and on token vectors better than any number of rounds that improve on a random rotation.
+    """
     d = residuals.shape[1]
-    sample = np.ascontiguousarray(residuals[:_ROTATION_RESIDUALS])
-    matrix = faiss.OPQMatrix(d, kind.groups(d))
-    matrix.max_train_points = len(sample)
-    product = faiss.ProductQuantizer(d, kind.groups(d), kind.bits)
-    _quietly(product.cp, seed)
-    matrix.pq = product
-    # One round a call, each going on from the one before: FAISS tells nothing while it trains, and cannot be stopped.
-    matrix.niter, matrix.niter_pq_0, matrix.niter_pq = 1, 8, 4
-    stage("training: rotation", 0, _ROTATION_ROUNDS)
-    for number in range(1, _ROTATION_ROUNDS + 1):
-        matrix.train(sample)
-        product.train_type = faiss.ProductQuantizer.Train_hot_start
-        matrix.niter_pq_0 = 4
-        stage("training: rotation", number, _ROTATION_ROUNDS)
-    rotation: Float32 = faiss.vector_to_array(matrix.A).reshape(d, d).astype(np.float32)
-    return rotation
+    groups = kind.groups(d)
+    variances, axes = np.linalg.eigh(np.cov(residuals.T.astype(np.float64)))  # rising; axes in columns
+    logarithms = np.log(np.maximum(variances, 1e-9 * max(float(variances[-1]), 1e-30)))
+    dealt: list[list[int]] = [[] for _ in range(groups)]
+    products = np.zeros(groups)
+    for axis in range(d - 1, -1, -1):
+        room = [group for group in range(groups) if len(dealt[group]) < d // groups]
+        least = min(room, key=lambda group: products[group])
+        dealt[least].append(axis)
+        # Above the least variance all are positive, so that an axis more is always a greater product.
+        products[least] += logarithms[axis] - logarithms[0]
+    rotation: Float32 = axes[:, [axis for group in dealt for axis in group]].T.astype(np.float32)
+    return np.ascontiguousarray(rotation)
 
 
 def _codebooks(residuals: Float32, kind: IndexKind, seed: int, stage: Stage, *, gpu: bool) -> Float32:

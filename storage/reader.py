@@ -28,6 +28,7 @@ from storage.catalog import (
     live_ids_of,
     live_segments,
     newest_generation_number,
+    op_ids_beginning,
     passage_record,
 )
 from storage.database import (
@@ -321,6 +322,11 @@ class KBReader:
         passage = passage_record(row)
         return None if passage.characters(token_id, token_id) is None else passage
 
+    def document_names(self, document_id: int) -> DocumentNames:
+        """The aliases that a document was given, and its links, as they can be given again."""
+        with translated(self.path), self._engine.connect() as connection:
+            return names_of_documents(connection, [document_id]).get(document_id, DocumentNames())
+
     def list_documents(
         self, *, after: str | None = None, limit: int = 100, title_prefix: str | None = None
     ) -> list[DocumentRecord]:
@@ -462,6 +468,11 @@ class KBReader:
                 given = names_of_documents(connection, list(by_document)) if names else {}
                 for document in chunk:
                     yield document, by_document[document.document_id], given.get(document.document_id, DocumentNames())
+
+    def op_ids(self, prefix: str) -> list[str]:
+        """The names of the committed operations that begin so."""
+        with translated(self.path), self._engine.connect() as connection:
+            return op_ids_beginning(connection, prefix)
 
     def info(self) -> KBInfo:
         """What the knowledge base holds and how large it is; reads all passages' counts, so not for each query."""

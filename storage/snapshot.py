@@ -403,8 +403,15 @@ class Snapshot:
         if len(self.segments) == 1:
             return compute(self.segments[0].token_ann, rows)
         gathered = np.empty((len(rows), width), dtype=np.float32)
+        if (rows[1:] >= rows[:-1]).all():
+            cuts = np.searchsorted(rows, self._row_starts).tolist()
+            for owner, (first, stop) in enumerate(itertools.pairwise(cuts)):
+                if first < stop:
+                    own = rows[first:stop] - self._row_starts[owner]
+                    gathered[first:stop] = compute(self.segments[owner].token_ann, own)
+            return gathered
         owners = np.searchsorted(self._row_starts, rows, side="right") - 1
-        for owner in np.unique(owners).tolist():
+        for owner in np.flatnonzero(np.bincount(owners)).tolist():
             chosen = np.flatnonzero(owners == owner)
             gathered[chosen] = compute(self.segments[owner].token_ann, rows[chosen] - self._row_starts[owner])
         return gathered

@@ -150,6 +150,11 @@ class KBWriter:
         """What the knowledge base was made with, as of the last commit of this writer."""
         return self._settings
 
+    @property
+    def merging(self) -> bool:
+        """Whether small segments are being merged in the background; `close` waits for it."""
+        return self._thread is not None and self._thread.is_alive()
+
     # -- documents
 
     def add(

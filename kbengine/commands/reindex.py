@@ -62,8 +62,18 @@ def reindex(
         index_device,
     )
     if drop_vectors and out is None and not yes:
-        warning = f"The int8 vectors of {kb} will be gone: going back means encoding all text again. Go on?"
-        click.confirm(warning, abort=True, err=True)
+        _confirm(kb)
     with progress_for_terminal(quiet=as_json) as progress:
         report = reindex_kb(kb, options, out=out, progress=progress)
     Output(sys.stdout, as_json=as_json).facts(report.facts())
+
+
+def _confirm(kb: Path) -> None:
+    """Nothing; raises unless somebody says yes."""
+    import sys
+
+    loss = f"the int8 vectors of {kb} will be gone; going back means encoding all text again"
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{loss}: give --yes if that is what you want, or --out to change a copy")
+    if not click.confirm(f"{loss.capitalize()}. Go on?", err=True):
+        raise click.ClickException("nothing was changed")

@@ -12,6 +12,7 @@ import pytest
 from kbengine.builder import CorpusOptions, add_corpus, build
 from kbengine.cli import main
 from kbengine.errors import InvalidOptionError, KnowledgeBaseExistsError
+from kbengine.facts import kb_facts
 from kbengine.filtering import FilterOptions
 from kbengine.reindexing import ReindexOptions, reindex
 from storage.reader import KBReader
@@ -89,3 +90,52 @@ def test_the_command_tells_what_it_did(kb: Path, capsys: pytest.CaptureFixture[s
     assert "build anew" in capsys.readouterr().err
     with pytest.raises(InvalidOptionError, match="nothing to do"):
         ReindexOptions()
+
+
+def test_dropping_vectors_asks_first(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal --yes is needed; info tells what is stored; there is no way back."""
+    arguments = ["reindex", "--kb", str(kb), "--index", "ivf-sq4", "--drop-vectors", "--json"]
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert "--yes" in capsys.readouterr().err
+    main([*arguments, "--yes"])
+    assert json.loads(capsys.readouterr().out)["quantiser_trained"] is True
+    main(["info", "--kb", str(kb), "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["index"], facts["index_quantiser"], facts["int8_vectors"]) == ("ivf-sq4", "trained", "dropped")
+    assert facts["bytes_per_vector_without_text"] < facts["bytes_per_vector"]
+    assert set(facts["bytes_by_use"]) == {"vectors", "index", "text"}
+    with pytest.raises(SystemExit) as exit_:
+        main(["reindex", "--kb", str(kb), "--index", "exact"])
+    assert exit_.value.code == 2
+    assert "dropped" in capsys.readouterr().err
+
+
+def test_a_copy_can_have_another_index(kb: Path, tmp_path: Path) -> None:
+    """--out with --index: the copy is complete and clean, the original keeps its vectors."""
+    reindex(kb, ReindexOptions(ann={"kind": "opq4"}, drop_vectors=True), out=tmp_path / "small")
+    assert verify(tmp_path / "small", deep=True).clean
+    again = tmp_path / "again"
+    reindex(tmp_path / "small", ReindexOptions(FilterOptions(keep_fraction=0.5)), out=again)
+    assert verify(again, deep=True).clean
+    with KBReader.open(kb) as reader, KBReader.open(again) as other:
+        assert not reader.settings.drops_vectors
+        assert other.settings.drops_vectors
+        wanted = {document.doc_id for document in reader.list_documents(limit=50)}
+        assert {document.doc_id for document in other.list_documents(limit=50)} == wanted
+
+
+def test_a_build_trains_its_index_once_there_is_enough_to_scan(kb: Path, tmp_path: Path) -> None:
+    """Few vectors leave the wished kind untrained, which info tells; more train it; a bad kind costs no encoding."""
+    corpus = CorpusOptions((tmp_path / "corpus.jsonl",))
+    for name, below, state in (("few", 10_000, "not trained"), ("enough", 300, "trained")):
+        ann = {"kind": "opq4", "exact_below_rows": below}
+        build(corpus, tmp_path / name, encoder=WordEncoder(), filter_options=FilterOptions(), ann=ann)
+        with KBReader.open(tmp_path / name) as reader:
+            assert kb_facts(reader.info())["index_quantiser"].startswith(state)
+            assert (len(list((tmp_path / name / "segments").glob("*.quantiser"))) == 1) == (state == "trained")
+    with pytest.raises(InvalidOptionError, match="divides"):
+        build(corpus, tmp_path / "bad", encoder=WordEncoder(), filter_options=FilterOptions(), ann={"kind": "opq5"})
+    assert not (tmp_path / "bad").exists()
+    assert verify(kb).clean
