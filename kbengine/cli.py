@@ -126,6 +126,7 @@ def cli(context: click.Context, debug: bool) -> None:
 @encoder_options
 @click.option("--keep-fraction", type=float, help="Store this share of the tokens, the best by the filter.")
 @click.option("--filter-threshold", type=float, help="Store tokens whose filter logit reaches this.")
+@click.option("--no-sparse", is_flag=True, help="Store no sparse rows though the encoder has sparse heads.")
 @click.option("--index", help="ivf-sq8 (default), exact, ivf-sq4, ivf-pq, opq16 to opq96, fastscan: docs/indexes.md.")
 @click.option("--nlist", type=int, help="Clusters of each large segment's index; by default chosen from its size.")
 @click.option("--nprobe", type=int, help="Clusters searched per query by default; otherwise chosen from nlist.")
@@ -140,6 +141,7 @@ def build(
     dtype: DTypeChoice,
     keep_fraction: float | None,
     filter_threshold: float | None,
+    no_sparse: bool,
     index: str | None,
     nlist: int | None,
     nprobe: int | None,
@@ -163,6 +165,8 @@ def build(
         filter_options = DEFAULT_FILTER
     ann = {"kind": index, "nlist": nlist, "nprobe": nprobe}
     model = Encoder.load(encoder or "minilm-phrase", device=device, dtype=dtype)
+    if no_sparse:
+        model = model.without_sparse()
     with progress_for_terminal(quiet=as_json) as progress:
         report = build_kb(
             CorpusOptions(corpus, format_name, skip_bad),
