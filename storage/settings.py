@@ -26,6 +26,10 @@ FORMAT_VERSION = 1
 BuildState = Literal["building", "complete"]
 
 
+_LATER = ("passage_fingerprint",)
+"""Fields that knowledge bases of earlier versions lack; an older kbengine does not miss them."""
+
+
 @dataclass(frozen=True)
 class KBSettings:
     """What shaped a knowledge base; rows of table `settings`, one per field.
@@ -41,6 +45,8 @@ class KBSettings:
         kbengine_version: Version that created the knowledge base.
         created_at: UTC, ISO 8601.
         format_version: See `FORMAT_VERSION`.
+        passage_fingerprint: sha256 over what the stored vectors depend on: encoders that differ in their query side
+            alone share it. Empty in knowledge bases of earlier versions.
         build: {"state": "building" | "complete", "position": {…} where an interrupted build goes on}.
     """
 
@@ -54,6 +60,7 @@ class KBSettings:
     kbengine_version: str = ""
     created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     format_version: int = FORMAT_VERSION
+    passage_fingerprint: str = ""
     build: Mapping[str, JSON] = field(default_factory=lambda: {"state": "complete", "position": {}})
 
     def __post_init__(self) -> None:
@@ -136,6 +143,7 @@ def read_settings(connection: Connection, *, name: str) -> KBSettings:
             "upgrade kbengine (pip install -U kbengine)"
         )
     fields = [entry.name for entry in dataclasses.fields(KBSettings)]
+    values = dict.fromkeys(_LATER, "") | values
     missing = [field_name for field_name in fields if field_name not in values]
     if missing:
         raise CorruptError(f"{name}/kb.sqlite: settings {missing} are missing; restore the file from a backup")

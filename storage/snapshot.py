@@ -175,6 +175,13 @@ class Snapshot:
         """The codes int8 (n, d) and scales float32 (n) of rows (n), in any order; vector = code · scale."""
         return self._gather("codes", rows), self._gather("scales", rows).astype(np.float32)
 
+    def served_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The token vectors float32 (n, d) of rows (n) as the index sees them while it seeks candidates.
+
+        They are decoded codes, not normalised. What is tuned on these is tuned for what the index really serves.
+        """
+        return dequantise(*self.gather(rows))
+
     def passage_vectors(self, passages: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors float32 (n, d) of passage indices (n), of norm 1 up to the rounding of the codes."""
         codes = self._gather("passage_codes", passages, of_passages=True)
