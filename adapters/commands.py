@@ -64,7 +64,8 @@ def predict(
       kbengine predict trex-test_without_answers-kilt.jsonl --kb my-kb --out submissions/
       kbengine predict questions.jsonl.gz --task question --kb my-kb --out answers.jsonl --resume
     """
-    from adapters.predicting import PredictOptions, output_path, predict_file, task_of_file
+    from adapters.predicting import PredictOptions, predict_file
+    from adapters.task_files import output_path, task_of_file
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.progress import progress_for_terminal
 
