@@ -137,7 +137,8 @@ class Answerer:
                     _answer_of(*each, options=options) for each in zip(requests, weighted, found, judges, strict=True)
                 ]
         raise StateError(
-            f"the knowledge base was calibrated, or its encoder replaced, {MAX_RETRIES} times during one call; try again"
+            f"the knowledge base was calibrated, or its encoder replaced, {MAX_RETRIES} times during one call; "
+            "try again"
         )
 
     def check_threshold(self, task: Task, options: AnswerOptions) -> None:

@@ -105,9 +105,7 @@ def fit(
     return found
 
 
-def show_stored(
-    output: Output, kb: Path, task: Task | None, plot: Path | None, *, encoder: str | None = None
-) -> None:
+def show_stored(output: Output, kb: Path, task: Task | None, plot: Path | None, *, encoder: str | None = None) -> None:
     """Write the calibrations that are stored and in force; those that are not are told of on stderr."""
     from adapters.calibration import SETTING, calibrations_of
     from storage.reader import KBReader

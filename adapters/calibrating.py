@@ -113,7 +113,9 @@ def calibrate(
         weight_fit = fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
         weights = weight_fit.weights
     progress.begin("probabilities: searching", sum(len(each) for each in rows.values()), "")
-    judged = {name: _judged(knowledge_base, encoder, task, each, weights, progress, tell) for name, each in rows.items()}
+    judged = {
+        name: _judged(knowledge_base, encoder, task, each, weights, progress, tell) for name, each in rows.items()
+    }
     fit = fit_confidence(_useful(judged, tell), ThresholdRule(options.threshold_for), seed=options.seed)
     return TaskCalibration(
         task=task,

@@ -139,11 +139,15 @@ def calibrations_of(setting: Any, *, encoder: str) -> Calibrations:
     tasks: dict[Task, TaskCalibration] = {}
     notices: list[str] = []
     for task in TASKS:
-        stored = entries.get(task, {})
+        if task not in entries:
+            continue
+        stored = entries[task]
+        if not isinstance(stored, dict) or not stored:
+            notices.append(_left_out(task, f"it is not whole ({stored!r:.40})"))
+            continue
         if encoder not in stored:
-            if stored:
-                others = ", ".join(each[:12] for each in stored)
-                notices.append(_left_out(task, f"it was fitted with encoder {others}, this one is {encoder[:12]}"))
+            others = ", ".join(str(each)[:12] for each in stored)
+            notices.append(_left_out(task, f"it was fitted with encoder {others}, this one is {encoder[:12]}"))
             continue
         try:
             found = TaskCalibration.from_json(task, stored[encoder])
@@ -160,7 +164,8 @@ def calibrations_of(setting: Any, *, encoder: str) -> Calibrations:
 def with_task(setting: Any, calibration: TaskCalibration) -> dict[str, Any]:
     """Return the setting's value with the calibration in it, those of other tasks and encoders as they are."""
     entries = _entries(setting) or {}
-    of_task = {**entries.get(calibration.task, {}), calibration.encoder: calibration.to_json()}
+    others = entries.get(calibration.task)
+    of_task = {**(others if isinstance(others, dict) else {}), calibration.encoder: calibration.to_json()}
     return {"version": VERSION, "tasks": {**entries, calibration.task: of_task}}
 
 
@@ -170,23 +175,28 @@ def without_task(setting: Any, task: Task | None, *, encoder: str | None = None)
     for name, of_task in (_entries(setting) or {}).items():
         left = of_task
         if task is None or name == task:
-            left = {each: entry for each, entry in of_task.items() if encoder is not None and each != encoder}
+            others = of_task if encoder is not None and isinstance(of_task, dict) else {}
+            left = {each: entry for each, entry in others.items() if each != encoder}
         if left:
             kept[name] = left
     return {"version": VERSION, "tasks": kept}
 
 
-def _entries(setting: Any) -> dict[str, dict[str, Any]] | None:
-    """Return the stored entries by task and encoder, those of version 1 too; None when it is of another version."""
+def _entries(setting: Any) -> dict[str, Any] | None:
+    """Return what is stored by task: entries by encoder, if it is whole. None when it is of another version."""
     if setting is None:
         return {}
     tasks = setting.get("tasks") if isinstance(setting, dict) else None
     if not isinstance(tasks, dict) or setting.get("version") not in (1, VERSION):
         return None
-    if setting["version"] == 1:
-        fitted = {task: entry for task, entry in tasks.items() if isinstance(entry, dict)}
-        return {task: {str(entry.get("encoder")): entry} for task, entry in fitted.items()}
-    return {task: dict(of_task) for task, of_task in tasks.items() if isinstance(of_task, dict)}
+    if setting["version"] == VERSION:
+        return dict(tasks)
+    return {task: _by_encoder(entry) for task, entry in tasks.items()}
+
+
+def _by_encoder(entry: Any) -> dict[str, Any]:
+    """Return an entry of version 1 under its encoder; nothing when it names none."""
+    return {str(entry["encoder"]): entry} if isinstance(entry, dict) and "encoder" in entry else {}
 
 
 def _left_out(whose: str, reason: str) -> str:

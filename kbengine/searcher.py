@@ -139,9 +139,7 @@ class Searcher:
             named = [passage_hits[i] if weights[i].passage > 0 else passage_hits[i][:0]]
             if vectors.lexical is not None:
                 named.append(vectors.lexical.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))
-            scored = self._score(
-                snapshot, vectors, weights[i], "phrase", options, token_rows[i], np.concatenate(named)
-            )
+            scored = self._score(snapshot, vectors, weights[i], "phrase", options, token_rows[i], np.concatenate(named))
             found.append(scored.take(np.arange(min(options.k, len(scored)), dtype=np.int64)))
         return found
 

@@ -211,7 +211,9 @@ def check_tuned(directory: Path, findings: Findings) -> None:
                 findings.add(f"{where}/{path.name}", "belongs to no stored encoder", "leftover")
     for path in sorted(_folder(directory).glob("*/*.safetensors")):
         if not (path.parent / RECORD_FILE).exists():
-            findings.add(f"{ENCODER_DIRECTORY}/{path.parent.name}/{path.name}", "belongs to no stored encoder", "leftover")
+            findings.add(
+                f"{ENCODER_DIRECTORY}/{path.parent.name}/{path.name}", "belongs to no stored encoder", "leftover"
+            )
 
 
 def _folder(directory: Path) -> Path:
@@ -230,7 +232,7 @@ def _checksum(record: Mapping[str, Any]) -> str:
 def _unknown(directory: Path, name: str) -> UnknownEncoderError:
     names = list_tuned(directory)
     return UnknownEncoderError(
-        f"{directory} has no tuned encoder {name!r} (it has: {', '.join(names) or 'none'}); see 'kbengine encoders list'"
+        f"{directory} has no tuned encoder {name!r}, it has {', '.join(names) or 'none'}; name one of these, or tune it"
     )
 
 

@@ -1,7 +1,7 @@
 """Is everything what was written? Reads every byte of a knowledge base and compares what must agree.
 
-Nothing is changed. Detected are: any changed byte of a stored row, of a segment, of an index file and of the
-write-ahead log and of a tuned encoder; broken structure, foreign keys and schema of the database; ids that database, full text and
+Nothing is changed. Detected are: any changed byte of a stored row, of a segment, of an index file, of a tuned encoder
+and of the write-ahead log; broken structure, foreign keys and schema of the database; ids that database, full text and
 segments do not share; aliases filed wrongly. Only `deep` compares the words inside the full-text index, the counts of
 links, and what follows from the text.
 Not looked at are bytes that carry nothing (free pages, unused space inside pages, reserved header fields).

@@ -107,7 +107,7 @@ class PhraseModel(nn.Module, ABC):
         """Return a model for inference that shares everything with this one but the query modules of these weights.
 
         Args:
-            weights: float32 tensors under this model's names, whole modules (a head, a query encoder) of its query side.
+            weights: float32 tensors under this model's names, whole modules (a head, a tower) of its query side.
             device: where this model is.
             prepack: whether to reorder weights for oneDNN on a CPU that has it.
         """

@@ -108,7 +108,8 @@ class CandidateSource:
 
     def _weightings(self) -> list[Weights | None]:
         """Return the weights to search with, None for each query's own."""
-        return {"dense": [PHRASES_ALONE], "fused": [None], "both": [PHRASES_ALONE, None]}[self._retrieval]
+        both: list[Weights | None] = [PHRASES_ALONE, None]
+        return {"dense": both[:1], "fused": both[1:], "both": both}[self._retrieval]
 
     def _judged(
         self, snapshot: Snapshot, rows: Sequence[TuningRow], found: Sequence[Sequence[ScoredPhrases]]

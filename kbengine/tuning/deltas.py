@@ -106,8 +106,8 @@ def applied(base: Mapping[str, Tensor], deltas: Mapping[str, Tensor], scale: flo
         if name not in base or base[name].shape != tensor.shape:
             seen = tuple(base[name].shape) if name in base else "none"
             raise EncoderMismatchError(
-                f"the tuned encoder changes {name} of shape {tuple(tensor.shape)}, the encoder's has {seen}; it was tuned "
-                "from another encoder: tune it again"
+                f"the tuned encoder changes {name} of shape {tuple(tensor.shape)}, the encoder's has {seen}; it was "
+                "tuned from another encoder: tune it again"
             )
     touched = {name.partition(".")[0] for name in added}
     return {
@@ -118,8 +118,9 @@ def applied(base: Mapping[str, Tensor], deltas: Mapping[str, Tensor], scale: flo
 
 
 def encode_deltas(deltas: Mapping[str, Tensor]) -> bytes:
-    """Return the file of the deltas: safetensors, differences of large modules in float16, which is far finer than
-    what tuning changes; heads and LoRA in float32.
+    """Return the file of the deltas, safetensors.
+
+    Differences of large modules are float16, which is far finer than what tuning changes; heads and LoRA are float32.
     """
     stored = {}
     for name, tensor in deltas.items():

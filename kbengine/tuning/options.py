@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from kbengine.training.options import LoopOptions, require, require_count
+from kbengine.training.recipe import read_recipe
 from kbengine.tuning.candidates import RETRIEVALS, Retrieval
 from kbengine.tuning.deltas import ParameterOptions
 from kbengine.tuning.losses import LOSSES, Loss
 from kbengine.tuning.mixing import MIXINGS, Mixing
-from kbengine.training.options import LoopOptions, OptimizerOptions, require, require_count
 
 MAX_TOP_K = 1000
 
 
-def tuning_loop() -> LoopOptions:
-    """Return the loop that tuning runs with unless told otherwise: the papers' batch of 12, five epochs, AdamW 3e-5."""
-    optimizer = OptimizerOptions(learning_rate=3e-5, weight_decay=0.0, warmup_fraction=0.1, clip_norm=1.0)
-    return LoopOptions(epochs=5, batch_size=12, optimizer=optimizer)
+@dataclass(frozen=True)
+class TuningLoop(LoopOptions):
+    """The loop's options with the papers' defaults for tuning: five epochs of batches of 12, AdamW at 3e-5."""
+
+    epochs: int = 5
+    batch_size: int = 12
+
+
+def read_tuning_options(recipe: Path | None, overrides: Sequence[tuple[str, Any]] = ()) -> TuningOptions:
+    """Return the options of a TOML file (None: the defaults) with single ones replaced, by their dotted names.
+
+    Raises:
+        InvalidOptionError: the file is no TOML, or an option is unknown or has a value it may not have.
+    """
+    return read_recipe(TuningOptions, recipe, overrides)
 
 
 @dataclass(frozen=True)
@@ -56,7 +70,7 @@ class TuningOptions:
     mixing: Mixing = "proportional"
     rows_per_epoch: int | None = None
     parameters: ParameterOptions = field(default_factory=ParameterOptions)
-    loop: LoopOptions = field(default_factory=tuning_loop)
+    loop: TuningLoop = field(default_factory=TuningLoop)
 
     def __post_init__(self) -> None:
         for name, wanted in (("loss", LOSSES), ("retrieval", RETRIEVALS), ("mixing", MIXINGS)):

@@ -81,8 +81,8 @@ class QuerySide(nn.Module):
         return super().train(mode)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._frozen[0]._apply(fn, recurse)
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch
+        self._frozen[0]._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch
+        return super()._apply(fn, recurse)  # type: ignore[no-any-return,no-untyped-call]  # torch
 
 
 def _escaped(name: str) -> str:

@@ -109,7 +109,7 @@ class TuningTask(TrainingTask[TuningBatch]):
         """Return what the batch costs, with the share of rows that have a right candidate."""
         options, device = self.options, processes.device
         found = self._source.find([self.rows[i] for i in batch.rows], self._retriever_at(position.step))
-        self._count(batch, found.is_right.any(axis=1), position.epoch)
+        self._count(batch, np.any(found.is_right, axis=1).tolist(), position.epoch)
         ids, is_token = batch.ids.to(device), batch.is_token.to(device)
         query = self.model(ids, is_token)
         start, end = (
@@ -117,7 +117,9 @@ class TuningTask(TrainingTask[TuningBatch]):
             for vectors, candidates in ((query.start, found.start), (query.end, found.end))
         )
         is_phrase, is_right = (torch.from_numpy(each).to(device) for each in (found.is_phrase, found.is_right))
-        parts = {options.loss: phrase_loss(start, end, is_right, is_phrase, separate_ends=options.separate_ends)}
+        parts: dict[str, Tensor] = {
+            options.loss: phrase_loss(start, end, is_right, is_phrase, separate_ends=options.separate_ends)
+        }
         total = parts[options.loss]
         is_tuned = options.parameters.parameters != "heads" and self.base.config.has_passage_vector
         if options.passage and is_tuned:
@@ -142,7 +144,7 @@ class TuningTask(TrainingTask[TuningBatch]):
         parts["with_right_candidate"] = (is_right & is_phrase).any(dim=1).float().mean()
         return LossTerms(total, parts)
 
-    def evaluate(self, processes: Processes) -> Evaluation | None:
+    def evaluate(self, processes: Processes) -> Evaluation | None:  # noqa: ARG002  # every process measures the same
         """Return the development score of the encoder as it is."""
         return None if self._evaluate is None else self._evaluate(self.encoder())
 
@@ -201,7 +203,7 @@ class TuningTask(TrainingTask[TuningBatch]):
             self._retriever = self.encoder()
         return self._retriever
 
-    def _count(self, batch: TuningBatch, has_right: NDArray[np.bool_], epoch: int) -> None:
-        for row, found in zip(batch.rows, has_right.tolist(), strict=True):
+    def _count(self, batch: TuningBatch, has_right: Sequence[bool], epoch: int) -> None:
+        for row, found in zip(batch.rows, has_right, strict=True):
             self._counts[epoch, self._source_of[row], 0] += 1
             self._counts[epoch, self._source_of[row], 1] += not found

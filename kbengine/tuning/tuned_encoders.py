@@ -25,6 +25,7 @@ from storage.tuned_files import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kbengine.encoders.checkpoint import Checkpoint
     from kbengine.encoders.encoder import Encoder
     from kbengine.tuning.deltas import ParameterOptions
 
@@ -98,6 +99,7 @@ class TunedEncoders:
             return loaded[1]
 
     def _load(self, files: TunedFiles, data: bytes) -> Encoder:
+        from kbengine.encoders.model import query_weights
         from kbengine.tuning.deltas import applied, decode_deltas
 
         info = _info(files)
@@ -108,31 +110,31 @@ class TunedEncoders:
                 "first, or tune again"
             )
         if self._base_weights is None:
-            self._base_weights = base_query_weights(self._base)
+            self._base_weights = query_weights(base_checkpoint(self._base).weights)
         weights = applied(self._base_weights, decode_deltas(data, str(files.weights)), info.scale)
         return self._base.with_query_weights(weights, name=info.name, fingerprint=info.fingerprint)
 
 
-def base_query_weights(encoder: Encoder) -> dict[str, Tensor]:
-    """Return the query-side weights of an encoder as its directory holds them, float32.
+def base_checkpoint(encoder: Encoder) -> Checkpoint:
+    """Return an encoder as its directory holds it: its weights in use are packed for inference.
 
     Raises:
         EncoderMismatchError: the encoder is of no directory, or the directory holds another one now.
     """
     from kbengine.encoders.checkpoint import read_checkpoint
-    from kbengine.encoders.model import query_weights
 
     if encoder.directory is None:
         raise EncoderMismatchError(
-            f"encoder {encoder.name!r} is of no directory, so nothing can be tuned from it; save and load it first"
+            f"encoder {encoder.name!r} is of no directory, so nothing can be tuned from it; save it and open the "
+            "knowledge base with the directory"
         )
     checkpoint = read_checkpoint(encoder.directory)
     if checkpoint.fingerprint != encoder.fingerprint:
         raise EncoderMismatchError(
-            f"{encoder.directory} holds an encoder of fingerprint {checkpoint.fingerprint[:12]} now, the one in use has "
-            f"{encoder.fingerprint[:12]}; start again"
+            f"{encoder.directory} holds an encoder of fingerprint {checkpoint.fingerprint[:12]} now, the one in use "
+            f"has {encoder.fingerprint[:12]}; start again"
         )
-    return query_weights(checkpoint.weights)
+    return checkpoint
 
 
 def tuned_fingerprint(base_fingerprint: str, options: ParameterOptions, data: bytes) -> str:

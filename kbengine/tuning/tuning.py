@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.query_input import QueryIds
-from kbengine.errors import EncoderError, EncoderMismatchError, QueryError, TrainingDataError
+from kbengine.errors import EncoderError, QueryError, TrainingDataError
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.searcher import Searcher
@@ -26,7 +25,7 @@ from kbengine.tuning.options import TuningOptions
 from kbengine.tuning.query_side import QuerySide
 from kbengine.tuning.rows import TuningRow
 from kbengine.tuning.task import TuningTask
-from kbengine.tuning.tuned_encoders import TunedInfo, store_tuned
+from kbengine.tuning.tuned_encoders import TunedInfo, base_checkpoint, store_tuned
 from storage.durable import write_durably
 from storage.tuned_files import check_name, list_tuned
 
@@ -131,7 +130,7 @@ def tune(
     prepared = prepare(rows, base, options)
     searcher = knowledge_base.searcher(base)
     task = TuningTask(
-        _query_side(base, options),
+        QuerySide(base_checkpoint(base).model(dropout=options.dropout), options.parameters, seed=options.loop.seed),
         base,
         prepared.rows,
         prepared.ids,
@@ -201,22 +200,7 @@ def prepare(rows: Sequence[TuningRow], encoder: Encoder, options: TuningOptions)
     if not prepared.rows:
         reasons = sum(prepared.unusable.values(), Counter())
         raise TrainingDataError(
-            f"none of {len(rows)} rows can be learned from with --loss {options.loss} ({dict(reasons)}); give other rows "
-            "or another loss"
+            f"none of {len(rows)} rows can be learned from with --loss {options.loss} ({dict(reasons)}); give other "
+            "rows or another loss"
         )
     return prepared
-
-
-def _query_side(base: Encoder, options: TuningOptions) -> QuerySide:
-    if base.directory is None:
-        raise EncoderMismatchError(
-            f"encoder {base.name!r} is of no directory, so nothing can be tuned from it; save it and open the knowledge "
-            "base with the directory"
-        )
-    checkpoint = read_checkpoint(base.directory)
-    if checkpoint.fingerprint != base.fingerprint:
-        raise EncoderMismatchError(
-            f"{base.directory} holds an encoder of fingerprint {checkpoint.fingerprint[:12]} now, the one in use has "
-            f"{base.fingerprint[:12]}; start again"
-        )
-    return QuerySide(checkpoint.model(dropout=options.dropout), options.parameters, seed=options.loop.seed)

@@ -7,8 +7,8 @@ from pathlib import Path
 from kbengine.encoders.encoder import Encoder
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.query import Query
-from kbengine.training.options import LoopOptions, OptimizerOptions
-from kbengine.tuning.options import TuningOptions
+from kbengine.training.options import OptimizerOptions
+from kbengine.tuning.options import TuningLoop, TuningOptions
 from kbengine.tuning.rows import TuningRow
 from tests.kbengine.small_kb import build_small_kb
 from tests.tiny_encoder import write_tiny_encoder
@@ -50,7 +50,7 @@ def planted_rows() -> list[TuningRow]:
 def fast_options(**changes) -> TuningOptions:
     """Return options that overfit the planted rows within a second or two."""
     optimizer = OptimizerOptions(learning_rate=changes.pop("rate", 1e-2), warmup_fraction=0.0)
-    loop = LoopOptions(
+    loop = TuningLoop(
         epochs=changes.pop("epochs", 12), batch_size=5, device="cpu", log_every_steps=1, optimizer=optimizer
     )
     return TuningOptions(**({"loop": loop, "retrieval": "both", "top_k": 50} | changes))
