@@ -75,6 +75,8 @@ LAZY_COMMANDS = {
     "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),
     "densephrases": ("kbengine.commands.densephrases", "Import DensePhrases' checkpoints, phrase dumps and indexes."),
     "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
+    "tune": ("adapters.tune_command", "Tune the query encoder for a task on a knowledge base that stays as it is."),
+    "encoders": ("kbengine.commands.encoders", "Encoders tuned for a knowledge base: list, delete."),
     "train": ("kbengine.commands.training", "Train a phrase encoder, a reader, or adapt an encoder to a corpus."),
 }
 """Commands that live with their layer: the module is imported when one is called, not to list them."""
