@@ -12,6 +12,7 @@ from adapters.answerer import AnswerOptions
 from adapters.answers import Answer, Evidence, TaskAnswer
 from adapters.kilt.submission import PageProvenance
 from adapters.requests import LinkingRequest, TaskRequest, task_of
+from adapters.tasks import TASKS
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import KBError, UnknownDocumentError
 from kbengine.results import DocumentRef, PassageRef, ScoreParts, Span
@@ -83,6 +84,7 @@ class FakeEngine:
         self.path = path
         self.generation = 7
         self.encoder_fingerprint, self.encoder_name = "f" * 64, "fake"
+        self.calibrated_tasks = frozenset(TASKS)
         self.queue_depth = self.pending_writes = 0
         self.problem = None
         self.failure: Exception | None = None
