@@ -195,7 +195,7 @@ def _plot(found: TaskCalibration, path: Path) -> None:
 
 def _common_task(files: tuple[Path, ...]) -> Task:
     """Return the task of all the files by their names."""
-    from adapters.predicting import task_of_file
+    from adapters.task_files import task_of_file
 
     if not files:
         raise click.UsageError("no file to fit on; give development files, or --show, or --reset")

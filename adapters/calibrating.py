@@ -17,7 +17,6 @@ from adapters.confidence_fitting import ConfidenceFit, Judgement, ThresholdRule,
 from adapters.errors import CalibrationError, RecordError, TaskInputError, UnknownRelationError
 from adapters.finding import FindOptions, Found, find
 from adapters.grouping import Group
-from adapters.kilt.normalise import norm
 from adapters.kilt.records import TaskRecord, read_gold
 from adapters.parsing import request_of
 from adapters.queries import query_of
@@ -26,6 +25,7 @@ from adapters.weight_fitting import SEEN_PASSAGES, SEEN_WITH, Candidates, Weight
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.query import Query, Weights
+from kbengine.reading.normalise import norm
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase

@@ -35,7 +35,7 @@ def _json_option(function: F) -> F:
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The submission's file, or its directory.")
 @click.option("--pages", type=int, default=10, show_default=True, help="Distinct pages a record, 5 or more.")
 @click.option("--batch-size", type=int, default=64, show_default=True, help="Records searched at once.")
-@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="normal", show_default=True)
+@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="low", show_default=True)
 @click.option("--threshold", type=float, help="Leave answers less probable than this blank; by default none is.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished file of the same settings.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
@@ -62,7 +62,8 @@ def predict(
       kbengine predict trex-test_without_answers-kilt.jsonl --kb my-kb --out submissions/
       kbengine predict questions.jsonl.gz --task question --kb my-kb --out answers.jsonl --resume
     """
-    from adapters.predicting import PredictOptions, output_path, predict_file, task_of_file
+    from adapters.predicting import PredictOptions, predict_file
+    from adapters.task_files import output_path, task_of_file
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.progress import progress_for_terminal
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.grouping import Group
-from adapters.kilt.normalise import norm
 from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
 from kbengine.query import Query, Unit
+from kbengine.reading.normalise import norm
 from storage.terms import name_term, title_terms
 
 Float64 = NDArray[np.float64]
@@ -61,7 +61,7 @@ def features_of(query: Query, unit: Unit, groups: Sequence[Group]) -> Float64:
         answer = norm(group.text)
         rows.append(
             (
-                best.parts.start + best.parts.end,
+                best.parts.start + best.parts.end + best.parts.sparse,
                 best.parts.passage,
                 best.parts.lexical,
                 _lead(groups, i),

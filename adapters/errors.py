@@ -4,14 +4,22 @@ UsageError
 ├── RecordError           one record of a file cannot be used: names file, line, id and remedy (exit 1)
 ├── SubmissionError       a submission cannot be written, resumed or scored as a whole (exit 1)
 ├── UnknownRelationError  a Wikidata property id or relation name is not in the table (exit 1)
-├── MissingExtraError     an optional package is not installed (exit 1)
 ├── CalibrationError      development files do not tell what was asked of them (exit 1)
 └── TaskInputError        a text has not the form that its task wants
 """
 
 from __future__ import annotations
 
+from kbengine.errors import MissingExtraError
 from storage.errors import UsageError
+
+__all__ = [
+    "MissingExtraError",
+    "RecordError",
+    "SubmissionError",
+    "TaskInputError",
+    "UnknownRelationError",
+]
 
 
 class RecordError(UsageError):
@@ -56,13 +64,6 @@ class UnknownRelationError(UsageError):
     """A Wikidata property id or relation name is not in the table of relations."""
 
     code = "unknown_relation"
-    exit_code = 1
-
-
-class MissingExtraError(UsageError):
-    """An optional package is not installed; the message says which command installs it."""
-
-    code = "missing_extra"
     exit_code = 1
 
 

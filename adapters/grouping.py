@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from adapters.answering import trimmed_span
-from adapters.kilt.normalise import norm
 from kbengine.query import Unit
+from kbengine.reading.normalise import norm
 from kbengine.results import Hit
 
 

@@ -20,6 +20,7 @@ from adapters.tasks import (
     SEPARATOR,
     SLOT_FILLING_WEIGHTS,
     START_MENTION,
+    TITLE_DECAY,
     TURN_DECAY,
 )
 from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
@@ -70,6 +71,7 @@ def _slot_filling(subject: str, relation: str) -> Query:
     return Query(
         input=SlotInput(subject, words),
         lexical=((subject, 1.0), (words, 1.0)),
+        documents=((subject, 1.0), (words, 1.0)),
         names=((subject, 1.0),),
         weights=SLOT_FILLING_WEIGHTS,
         unit="phrase",
@@ -90,8 +92,7 @@ def _entity_linking(request: LinkingRequest) -> Query:
     right = text[span.end : span.end + _SIDE_CHARS].strip()
     return Query(
         input=MentionInput(left, mention, right),
-        lexical=((f"{left[-CONTEXT_CHARS:]} {right[:CONTEXT_CHARS]}", 0.2),),
-        titles=((mention, 0.5),),
+        lexical=((f"{left[-CONTEXT_CHARS:]} {right[:CONTEXT_CHARS]}", 0.4),),
         names=((mention, 1.0),),
         weights=ENTITY_LINKING_WEIGHTS,
         unit="document",
@@ -106,8 +107,17 @@ def _dialogue(turns: Sequence[str]) -> Query:
         raise TaskInputError("the dialogue has no turn with text, wanted one turn or more, the newest last")
     _check_chars(sum(len(turn) for turn in spoken), "the dialogue")
     spoken = spoken[-MAX_TURNS:]
-    lexical = tuple((turn, TURN_DECAY**age) for age, turn in enumerate(reversed(spoken)))
-    return Query(input=DialogueInput(tuple(spoken)), lexical=lexical, weights=DIALOGUE_WEIGHTS, unit="document")
+    newest_first = list(enumerate(reversed(spoken)))
+    return Query(
+        input=DialogueInput(tuple(spoken)),
+        # A conversation keeps to its subject, which is often named once, at its beginning: the page as a whole is
+        # matched against all turns alike, and the recent turns only choose the passage of it.
+        documents=tuple((turn, 1.0) for turn in spoken),
+        lexical=tuple((turn, 0.1 * TURN_DECAY**age) for age, turn in newest_first),
+        spotted=tuple((turn, 0.67 * TITLE_DECAY**age) for age, turn in newest_first),
+        weights=DIALOGUE_WEIGHTS,
+        unit="document",
+    )
 
 
 def _field(value: str, name: str) -> str:

@@ -14,13 +14,15 @@ START_MENTION = "[START_ENT]"
 END_MENTION = "[END_ENT]"
 
 # One set of weights per task, chosen by macro score on development sets (docs/decisions/0009-fusion-weights.md).
-QUESTION_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=2.0)
-SLOT_FILLING_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=2.0)
+QUESTION_WEIGHTS = Weights(phrase=1.0, passage=5.0, lexical=2.5)
+SLOT_FILLING_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=3.0)
 ENTITY_LINKING_WEIGHTS = Weights(phrase=1.0, passage=20.0, lexical=0.25)
-DIALOGUE_WEIGHTS = Weights(phrase=1.0, passage=20.0, lexical=1.5)
+DIALOGUE_WEIGHTS = Weights(phrase=1.0, passage=15.0, lexical=0.75)
 
 TURN_DECAY = 0.85
-"""Weight of a turn's words against those of the turn after it."""
+"""Weight of a turn's words against those of the turn after it, where passages are matched."""
+TITLE_DECAY = 0.9
+"""Weight of a title spotted in a turn against one in the turn after it."""
 
 CONTEXT_CHARS = 200
 """Characters on either side of a mention that are matched lexically, with a small weight."""

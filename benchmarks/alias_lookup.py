@@ -1,4 +1,4 @@
-"""Looking up names among many aliases: what it adds to a query, alone and in a batch, and how long counting links takes.
+"""Looking up names among many aliases: what it adds to a query, alone and in a batch, and how long counting takes.
 
 Run: python -m benchmarks.alias_lookup --scratch DIR
 

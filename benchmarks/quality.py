@@ -1,4 +1,4 @@
-"""Quality on KILT development sets: our predictions beside BM25 over pages and our passage vectors alone.
+"""Quality on KILT development sets: our predictions beside BM25 over paragraphs and our passage vectors alone.
 
 Run: make quality, or python -m benchmarks.quality --kb DIR --data DIR --scratch DIR [--sets a,b] [--limit N]
 A knowledge base that is not there yet is built from the *.pages.jsonl.gz of the data folder.
@@ -261,7 +261,7 @@ def main() -> None:
     figures = measure(config)
     print("\n" + markdown(figures))
     claim = (
-        "each task's macro reaches the prototype's less 1.0 point, every set is above BM25 over pages "
+        "each task's macro reaches the prototype's less 1.0 point, every set is above BM25 over paragraphs "
         "(entity linking: the mention against titles)"
     )
     write_result(arguments.name, claim, figures)

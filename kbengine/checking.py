@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kbengine.errors import CorruptError, EncoderMismatchError
+from kbengine.sparse.agreement import agreeing_encoder
 from storage.records import NewPassage, StoredPassage
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ def reencoder(encoder: Encoder) -> Callable[[Sequence[StoredPassage]], list[NewP
                     f"passage {passage.passage_id} has {len(vectors.starts)} tokens, token {int(kept[-1])} was stored; "
                     "its text is not what was encoded: restore kb.sqlite from a backup"
                 )
+            keep = np.zeros(len(vectors.starts), dtype=np.bool_)
+            keep[kept] = True
             again.append(
                 NewPassage(
                     ordinal=passage.ordinal,
@@ -43,6 +48,7 @@ def reencoder(encoder: Encoder) -> Callable[[Sequence[StoredPassage]], list[NewP
                     filter_logits=vectors.filter_logits[kept],
                     passage_vector=vectors.passage_vector,
                     n_tokens=len(vectors.starts),
+                    sparse=None if vectors.sparse is None else vectors.sparse.rows(keep),
                 )
             )
         return again
@@ -81,4 +87,4 @@ def _own_encoder(path: Path, encoder: Encoder | None) -> Encoder:
             f"{path} was built with encoder {settings.encoder_name!r} of fingerprint "
             f"{settings.encoder_fingerprint[:12]}, the one found has {encoder.fingerprint[:12]}; bring the first back"
         )
-    return encoder
+    return agreeing_encoder(encoder, settings.sparse_model, path)

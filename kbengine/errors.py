@@ -5,9 +5,12 @@ KBError                        (storage.errors draws its part of the tree)
 │   ├── QueryError             a query cannot be asked as it is
 │   │   ├── EmptyQueryError    nothing to encode
 │   │   └── QueryTooLongError  more tokens than the encoder reads
-│   └── CorpusError            a corpus cannot be read as it is (exit 1)
+│   ├── CorpusError            a corpus cannot be read as it is (exit 1)
+│   ├── TrainingDataError      a file of training rows cannot be used as it is (exit 1)
+│   └── MissingExtraError      an optional package is not installed (exit 1)
 ├── StateError
-│   └── EncoderError           a model directory is missing, incomplete or of another kind
+│   ├── EncoderError           a model directory is missing, incomplete or of another kind
+│   └── TrainingError          a training run cannot begin, go on or end well
 ├── CorruptError
 └── StorageFullError
 """
@@ -60,10 +63,30 @@ class CorpusError(UsageError):
     exit_code = 1
 
 
+class TrainingDataError(UsageError):
+    """A file of training rows, or all of its rows, cannot be used as it is."""
+
+    code = "bad_training_data"
+    exit_code = 1
+
+
+class MissingExtraError(UsageError):
+    """An optional package is not installed; the message says which command installs it."""
+
+    code = "missing_extra"
+    exit_code = 1
+
+
 class EncoderError(StateError):
     """A model directory is missing, incomplete or of another kind."""
 
     code = "bad_encoder"
+
+
+class TrainingError(StateError):
+    """A training run cannot begin, go on or end well: its directory, its checkpoint or its loss is not right."""
+
+    code = "bad_training"
 
 
 __all__ = [
@@ -80,6 +103,7 @@ __all__ = [
     "KBError",
     "KnowledgeBaseExistsError",
     "LockedError",
+    "MissingExtraError",
     "NotAKnowledgeBaseError",
     "PlatformError",
     "QueryError",
@@ -87,6 +111,8 @@ __all__ = [
     "StateError",
     "StorageFullError",
     "UnknownAliasError",
+    "TrainingDataError",
+    "TrainingError",
     "UnknownDocumentError",
     "UsageError",
 ]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
 from kbengine.filtering import FilterOptions
-from kbengine.query import Effort, Query, SearchOptions, Unit, Weights
+from kbengine.query import Effort, Query, SearchOptions, Strategy, Unit, Weights
+from kbengine.sparse.agreement import agreeing_encoder
 from storage.alias_records import NewAlias
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kbengine.results import SearchResult
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
+    from storage.gpu import IndexDevice
     from storage.information import KBInfo
     from storage.reader import KBReader
     from storage.records import JSON, Commit, DocumentRecord
@@ -33,6 +35,7 @@ class KnowledgeBaseOptions:
     device: str = "auto"
     dtype: DTypeChoice = "auto"
     lock_timeout_s: float = 10.0
+    index_device: IndexDevice = "cpu"
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -46,6 +49,7 @@ class SearchKeywords(TypedDict, total=False):
     max_phrase_tokens: int | None
     explain: bool
     truncate: bool
+    strategy: Strategy | None
 
 
 class KnowledgeBase:
@@ -60,14 +64,16 @@ class KnowledgeBase:
         from storage.reader import KBReader
 
         self.path = path
-        self.encoder = encoder
         self._options = options
-        self._reader = KBReader.open(path)
+        self._reader = KBReader.open(path, index_device=options.index_device)
+        settings = self._reader.settings
         try:
-            _check_encoder(encoder, self._reader.settings.encoder_name, self._reader.settings.encoder_fingerprint, path)
+            _check_encoder(encoder, settings.encoder_name, settings.encoder_fingerprint, path)
+            encoder = agreeing_encoder(encoder, settings.sparse_model, path)
         except EncoderMismatchError:
             self._reader.close()
             raise
+        self.encoder = encoder
         self._searcher = Searcher(self._reader, encoder)
         self._write_lock = threading.Lock()
         self._writer: Any = None
@@ -137,7 +143,8 @@ class KnowledgeBase:
             query: a question, a `Query` (see `adapters.tasks` for the other tasks), or a sequence of them.
             **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there
                 are no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`,
-                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it).
+                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it),
+                `strategy` (dense, dfs, sfs, hybrid: where candidates come from).
 
         Raises:
             QueryError: a query is empty or too long.

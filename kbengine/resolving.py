@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotOutdatedError(Exception):
-    """A compaction, perhaps of another process, forgot documents that the snapshot still shows. Never leaves search."""
+    """Another commit, perhaps of another process, forgot what the snapshot still shows. Never leaves search."""
 
 
 class Resolver:
@@ -36,7 +36,8 @@ class Resolver:
         """Return the hits of each query, at most `options.k`, best first.
 
         Raises:
-            SnapshotOutdatedError: a compaction has forgotten documents of the snapshot; search a newer one.
+            SnapshotOutdatedError: a compaction has forgotten documents of the snapshot, or a filter tokens; search a
+                newer one.
         """
         passage_ids = {int(p) for phrases in chosen for p in snapshot.passage_ids[phrases.passages]}
         passages, documents = self._reader.passages_with_documents(sorted(passage_ids))
@@ -64,10 +65,10 @@ class Resolver:
             passage = passages[int(snapshot.passage_ids[phrases.passages[i]])]
             document = documents[passage.document_id]
             first, last = int(first_tokens[i]), int(last_tokens[i])
-            offsets = passage.offsets
-            phrase = Span(
-                int(offsets.starts[first - passage.first_token_id]), int(offsets.ends[last - passage.first_token_id])
-            )
+            characters = passage.characters(first, last)
+            if characters is None:
+                raise SnapshotOutdatedError(snapshot.generation)
+            phrase = Span(*characters)
             span = _unit_span(passage.text, phrase, unit)
             if unit == "sentence":
                 key = (passage.passage_id, span.start, span.end)
@@ -111,4 +112,5 @@ def _parts(phrases: ScoredPhrases, i: int) -> ScoreParts:
         end=float(phrases.end[i]),
         passage=float(phrases.passage[i]),
         lexical=float(phrases.lexical[i]),
+        sparse=float(phrases.sparse[i]),
     )

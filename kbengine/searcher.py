@@ -5,26 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.aggregation import ScoredPhrases, distinct_positions, first_best_positions, rank_phrases
-from kbengine.candidates import candidate_ranges, top_passages
+from kbengine.candidates import candidate_ranges
 from kbengine.errors import StateError
-from kbengine.naming import add_name_scores, find_names
+from kbengine.lexical import LexicalSignal, lexical_signals
 from kbengine.query import Query, SearchOptions, Unit, Weights
 from kbengine.resolving import Resolver, SnapshotOutdatedError
 from kbengine.results import SearchResult
 from kbengine.scoring import best_phrases, expand_ranges
-from storage.terms import name_term, terms_of, title_word_terms
+from kbengine.strategies import Plan, passages_by_words, plan_of
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder, QueryVectors
     from storage.reader import KBReader
     from storage.snapshot import Snapshot
+    from storage.sparse_scores import SparseQuery
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -37,17 +38,18 @@ EFFORT_FACTORS = {"low": 0.25, "normal": 1.0, "high": 4.0, "exact": 1.0}
 MAX_RETRIES = 5
 """Searches begun anew because a compaction forgot documents between finding them and reading their text."""
 GATHER_ROWS = 1 << 16
-"""Rows whose codes are turned into float32 at once: 100 MB at d = 384."""
+"""Rows whose codes are read at once: 25 MB at d = 384."""
 
 
 @dataclass(frozen=True)
 class _QueryVectors:
-    """One query's vectors float32 (d,) and its lexical scores float32 (n_passages,), None where they do not count."""
+    """One query's vectors float32 (d,), its lexical signal and its sparse vectors, None where these do not count."""
 
     start: Float32
     end: Float32
     passage: Float32
-    lexical: Float32 | None
+    lexical: LexicalSignal | None
+    sparse: SparseQuery | None
 
 
 class Searcher:
@@ -83,18 +85,28 @@ class Searcher:
         clock = time.perf_counter
         encoded_at = clock()
         snapshot = self._reader.snapshot()
-        weights = [options.weights or query.weights for query in queries]
+        plans = [plan_of(options.strategy or query.strategy, options.weights or query.weights) for query in queries]
         units = [options.unit or query.unit for query in queries]
-        lexical = self._lexical(snapshot, queries, weights)
+        # A signal that finds candidates only is needed as well: then any weight will do.
+        needed = [
+            replace(plan.weights, lexical=plan.weights.lexical or 1.0) if plan.needs_words else plan.weights
+            for plan in plans
+        ]
+        lexical = lexical_signals(self._reader, snapshot, queries, needed)
         lexical_at = clock()
-        token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
+        near = np.array([i for i, plan in enumerate(plans) if plan.by_vectors], dtype=np.int64)
+        nothing = np.zeros(0, dtype=np.int64)
+        nearest: list[tuple[Int64, Int64]] = [(nothing, nothing)] * len(queries)
+        if len(near):
+            found = self._nearest(snapshot, encoded.start[near], encoded.end[near], encoded.passage[near], options)
+            for i, rows, passages in zip(near.tolist(), *found, strict=True):
+                nearest[i] = (rows, passages)
         nearest_at = clock()
         chosen = []
-        for i in range(len(queries)):
-            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i])
-            chosen.append(
-                self._choose(snapshot, vectors, weights[i], units[i], options, token_rows[i], passage_hits[i])
-            )
+        for i, plan in enumerate(plans):
+            sparse = encoded.sparse[i] if encoded.sparse is not None and plan.weights.sparse > 0 else None
+            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], sparse)
+            chosen.append(self._choose(snapshot, vectors, plan, units[i], options, *nearest[i]))
         rescored_at = clock()
         hits = self._resolver.resolve(snapshot, chosen, units, options)
         done = clock()
@@ -117,20 +129,6 @@ class Searcher:
             )
             for i in range(len(queries))
         ]
-
-    def _lexical(
-        self, snapshot: Snapshot, queries: Sequence[Query], weights: Sequence[Weights]
-    ) -> list[Float32 | None]:
-        """Return each query's lexical scores float32 (n_passages,), None where they do not count."""
-        asked = [query for query, weight in zip(queries, weights, strict=True) if weight.lexical > 0]
-        matches = find_names(self._reader, [name for query in asked for name, _ in query.names])
-        found: list[Float32 | None] = []
-        for query, weight in zip(queries, weights, strict=True):
-            scores = snapshot.lexical_scores(_term_weights(query)) if weight.lexical > 0 else None
-            if scores is not None and matches:
-                add_name_scores(scores, snapshot, query.names, matches)
-            found.append(scores)
-        return found
 
     def _nearest(
         self,
@@ -159,7 +157,7 @@ class Searcher:
         self,
         snapshot: Snapshot,
         vectors: _QueryVectors,
-        weights: Weights,
+        plan: Plan,
         unit: Unit,
         options: SearchOptions,
         token_rows: Int64,
@@ -169,19 +167,21 @@ class Searcher:
         growth = 1
         while True:
             n_lexical = max(PASSAGES_PER_SEARCH, options.k) * growth
-            named = [passage_hits if weights.passage > 0 else passage_hits[:0]]
-            if vectors.lexical is not None:
-                named.append(top_passages(vectors.lexical, snapshot.live_passages, n_lexical))
+            named = [
+                passage_hits if plan.weights.passage > 0 else passage_hits[:0],
+                passages_by_words(plan, snapshot, vectors.lexical, n_lexical),
+            ]
             exhausted = n_lexical >= snapshot.n_passages
             if exhausted and growth > 1:
                 named = [np.flatnonzero(snapshot.live_passages)]
-            scored = self._score(snapshot, vectors, weights, unit, options, token_rows, np.concatenate(named))
+            scored = self._score(snapshot, vectors, plan.weights, unit, options, token_rows, np.concatenate(named))
             wanted = options.k if unit != "sentence" else 4 * options.k
             positions = distinct_positions(scored, snapshot, unit, wanted)
             enough = len(positions) >= options.k if unit != "sentence" else len(positions) >= 2 * options.k
             if enough or (exhausted and growth > 1) or snapshot.n_rows == 0:
                 return scored.take(np.asarray(positions, dtype=np.int64))
             growth *= 2
+            plan = plan.with_everything
             rows, hits = self._nearest(
                 snapshot, vectors.start[None], vectors.end[None], vectors.passage[None], options, growth
             )
@@ -202,33 +202,40 @@ class Searcher:
         ranges = candidate_ranges(snapshot, token_rows, passages, max_phrase_tokens=longest)
         rows, range_numbers = expand_ranges(ranges.first, ranges.stop)
         start, end = _inner_products(snapshot, rows, vectors)
+        sparse = _sparse_products(snapshot, rows, vectors, weights)
         stops = np.cumsum(ranges.stop - ranges.first)
         best = best_phrases(
             start,
-            end,
+            end if sparse is None else end + sparse[1],
             rows=rows,
             range_stops=stops[range_numbers] if len(rows) else rows,
             token_ordinals=snapshot.token_ordinals(rows).astype(np.int64),
             passages=ranges.passages[range_numbers] if len(rows) else rows,
             max_phrase_tokens=longest,
         )
+        of_sparse = np.zeros(len(rows), dtype=np.float32)
+        best_end = best.end
+        if sparse is not None:
+            last = np.searchsorted(rows, best.last_rows)  # ranges are in row order and do not overlap: rows rise
+            best_end, of_sparse = end[last], sparse[0] + sparse[1][last]
         # Passage and lexical scores are the same for all phrases of a range: computed once per range.
         passage_scores = snapshot.passage_vectors(ranges.passages) @ vectors.passage * np.float32(weights.passage)
         if vectors.lexical is None:
             lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
         else:
-            lexical_scores = vectors.lexical[ranges.passages] * np.float32(weights.lexical)
+            lexical_scores = vectors.lexical.scores[ranges.passages] * np.float32(weights.lexical)
         scored = ScoredPhrases(
             first_rows=best.first_rows,
             last_rows=best.last_rows,
             passages=best.passages,
             start=best.start * np.float32(weights.phrase),
-            end=best.end * np.float32(weights.phrase),
+            end=best_end * np.float32(weights.phrase),
             passage=passage_scores[range_numbers].astype(np.float32),
             lexical=lexical_scores[range_numbers].astype(np.float32),
+            sparse=of_sparse * np.float32(weights.phrase),
             score=np.zeros(len(rows), dtype=np.float32),
         )
-        total = scored.start + scored.end + scored.passage + scored.lexical
+        total = scored.start + scored.end + scored.passage + scored.lexical + scored.sparse
         scored.score[:] = total
         if unit in ("passage", "document"):
             # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.
@@ -236,22 +243,14 @@ class Searcher:
         return rank_phrases(scored, max(4096, 32 * options.k))
 
 
-def _term_weights(query: Query) -> dict[str, float]:
-    """Return the weight of each term of the query's texts, titles and names.
-
-    A term counts once, with the largest weight of the texts it stands in: a dialogue that says a word ten times is not
-    ten times about it (measured: 25 points of page R-precision on long dialogues).
-    """
-    weights: dict[str, float] = {}
-    for texts, terms in ((query.lexical, terms_of), (query.titles, title_word_terms), (query.names, _name_terms)):
-        for text, weight in texts:
-            for term in terms(text):
-                weights[term] = max(weights.get(term, 0.0), weight)
-    return weights
-
-
-def _name_terms(name: str) -> list[str]:
-    return [name_term(name)]
+def _sparse_products(
+    snapshot: Snapshot, rows: Int64, vectors: _QueryVectors, weights: Weights
+) -> tuple[Float32, Float32] | None:
+    """Return the rows' weighted sparse scores as starts and ends, both float32 (r,); None where they do not count."""
+    if vectors.sparse is None or not len(rows):
+        return None
+    start, end = snapshot.sparse_scores(rows, vectors.sparse)
+    return start * np.float32(weights.sparse), end * np.float32(weights.sparse)
 
 
 def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> tuple[Float32, Float32]:
@@ -260,7 +259,5 @@ def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> 
     scores = np.empty((len(rows), 2), dtype=np.float32)
     for begin in range(0, len(rows), GATHER_ROWS):
         block = slice(begin, begin + GATHER_ROWS)
-        codes, scales = snapshot.gather(rows[block])
-        np.matmul(codes.astype(np.float32), targets, out=scores[block])
-        scores[block] *= scales[:, None]
+        scores[block] = snapshot.inner_products(rows[block], targets)
     return np.ascontiguousarray(scores[:, 0]), np.ascontiguousarray(scores[:, 1])

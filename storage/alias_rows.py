@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, insert
 
 from storage import schema
-from storage.alias_records import AliasMatch, AliasRecord, AliasSource, NewAlias, alias_problem, aliases_of_meta
+from storage.alias_records import (
+    MAX_ALIAS_CHARS,
+    AliasMatch,
+    AliasRecord,
+    AliasSource,
+    NewAlias,
+    alias_problem,
+    aliases_of_meta,
+)
 from storage.catalog import chunked
 from storage.checksum import check_row, row_checksum, sealed
 from storage.errors import InvalidOptionError
@@ -92,9 +100,10 @@ def hidden_names(title: str) -> list[str]:
     """The title's names that the lexical index does not find by their accent keys, such as "Łódź" by "lodz"."""
     found = []
     for name in dict.fromkeys(spelling(each) for each in names_of_title(title)):
+        if alias_problem(name) is not None:
+            continue
         # A name without any word, such as "!!!", is not indexed at all.
-        indexed = name_term(name) != name_term("") and name_term(name) == name_term(accent_key(name))
-        if not indexed and alias_problem(name) is None:
+        if name_term(name) == name_term("") or name_term(name) != name_term(accent_key(name)):
             found.append(name)
     return found
 
@@ -136,7 +145,7 @@ def match_names(connection: Connection, names: Sequence[str], *, limit: int) -> 
     A document is named once for each of its aliases that match. Of a spelling with more than `limit` rows only these
     many are read: those with a given prior and those with the most uses.
     """
-    keys = [accent_key(name) if spelling(name) else None for name in names]
+    keys = [None if alias_problem(name) is not None else accent_key(name) for name in names]
     totals = _totals(connection, {key for key in keys if key is not None})
     crowded = [spelt for spelt, total in totals.items() if total.n_rows > limit]
     rows = _rows_of_spellings(connection, [spelt for spelt, total in totals.items() if total.n_rows <= limit])
@@ -211,6 +220,8 @@ def list_aliases(
     if doc_id is not None:
         conditions.append("d.doc_id = ?")
         values.append(doc_id)
+    if prefix is not None and len(prefix) > MAX_ALIAS_CHARS:
+        return []
     if prefix is not None and (low := accent_key(prefix)):
         conditions.append("a.folded >= ? AND a.folded < ?")
         values += [low, low + chr(0x10FFFF)]

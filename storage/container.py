@@ -25,6 +25,7 @@ _NAME_OF_DTYPE = {
     "int8": "I8",
     "uint8": "U8",
     "float16": "F16",
+    "uint16": "U16",
     "uint32": "U32",
     "float32": "F32",
     "int64": "I64",

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+from storage.ann_setup import index_names
 from storage.catalog import Generation, insert_generation, live_segments
 from storage.database import (
     DATABASE_NAME,
     check_file_system,
     migrate,
     pending_migration,
+    reader_engine,
     run_in_autocommit,
     translated,
     writer_engine,
 )
 from storage.durable import fsync_directory, write_error
 from storage.errors import KnowledgeBaseExistsError
+from storage.quantiser_file import QUANTISER_SUFFIX
 from storage.records import Commit
 from storage.segment import SEGMENT_SUFFIX
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY, WriteSession
 from storage.settings import KBSettings, read_settings, write_settings
 
-__all__ = ["ENCODER_DIRECTORY", "create_directory", "leftovers", "migrated_settings", "remove_leftovers"]
+__all__ = [
+    "ENCODER_DIRECTORY",
+    "appearing",
+    "copy_without_segments",
+    "create_directory",
+    "leftovers",
+    "migrated_settings",
+    "remove_leftovers",
+]
 
 ENCODER_DIRECTORY = "encoders"
 _STALE_S = 3600.0
@@ -33,13 +46,24 @@ _CREATING_SUFFIX = ".creating"
 
 def create_directory(target: Path, settings: KBSettings) -> None:
     """Nothing; an empty knowledge base is at `target`, made under another name and renamed when complete."""
+    with appearing(target) as temporary:
+        _fill(temporary, settings)
+
+
+@contextlib.contextmanager
+def appearing(target: Path) -> Iterator[Path]:
+    """A path to make a directory at; at the end of the block it is renamed to `target`, or removed after an error.
+
+    Raises:
+        KnowledgeBaseExistsError: `target` exists and is not an empty directory.
+    """
     _check_vacant(target)
     temporary = target.parent / f".{target.name}.{uuid.uuid4().hex}{_CREATING_SUFFIX}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         check_file_system(target.parent)
         _remove_abandoned(target)
-        _fill(temporary, settings)
+        yield temporary
         temporary.rename(target)
         fsync_directory(target.parent)
     except OSError as error:
@@ -83,6 +107,26 @@ def _fill(directory: Path, settings: KBSettings) -> None:
         fsync_directory(part)
 
 
+def copy_without_segments(source: Path, target: Path) -> None:
+    """Nothing; the new directory `target` is a knowledge base like `source` as of its newest commit, without segments.
+
+    The database names them all the same: whoever calls writes segments in their place.
+    """
+    for part in (target, target / SEGMENT_DIRECTORY, target / INDEX_DIRECTORY):
+        part.mkdir()
+    encoders = source / ENCODER_DIRECTORY
+    if encoders.is_dir():
+        shutil.copytree(encoders, target / ENCODER_DIRECTORY)
+    else:
+        (target / ENCODER_DIRECTORY).mkdir()
+    engine = reader_engine(source)
+    try:
+        with translated(source):
+            run_in_autocommit(engine, _vacuum_into(target / DATABASE_NAME))
+    finally:
+        engine.dispose()
+
+
 def migrated_settings(session: WriteSession) -> KBSettings:
     """The settings, after the schema was brought up to date; a copy of the database is made before that."""
     with session.reading() as connection:
@@ -103,16 +147,22 @@ def _vacuum_into(path: Path) -> str:
     return f"VACUUM INTO '{quoted}'"
 
 
-def leftovers(directory: Path, live: set[str]) -> list[Path]:
-    """The files in `segments/` and `index/` that belong to no live segment: what a crash leaves, nothing else does.
+def leftovers(directory: Path, live: set[str], settings: KBSettings | None = None) -> list[Path]:
+    """The files in `segments/` and `index/` that belong to no live segment or to another index than the present one.
 
     Args:
         directory: The knowledge base.
         live: Names of the live segments.
+        settings: Which index; None when they could not be read.
     """
+    quantiser = settings.quantiser_file if settings is not None else None
+    index = index_names(settings, live) if settings is not None else set()
     found: list[Path] = []
     for path in sorted((directory / SEGMENT_DIRECTORY).glob("*")):
-        if path.suffix == ".tmp" or (path.suffix == SEGMENT_SUFFIX and path.stem not in live):
+        stale = path.suffix == ".tmp" or (path.suffix == SEGMENT_SUFFIX and path.stem not in live)
+        if settings is not None and path.suffix == QUANTISER_SUFFIX:
+            stale = quantiser is None or path.stem != quantiser.name
+        if stale:
             found.append(path)
     for path in sorted((directory / INDEX_DIRECTORY).glob("*")):
         if path.suffix == ".tmp":
@@ -120,16 +170,17 @@ def leftovers(directory: Path, live: set[str]) -> list[Path]:
             stale = time.time() - path.stat().st_mtime > _STALE_S
         else:
             stale = path.suffix == ".ann" and path.name.split(".")[0] not in live
+            stale = stale or (settings is not None and path.suffix == ".ann" and path.name not in index)
         if stale:
             found.append(path)
     return found
 
 
-def remove_leftovers(session: WriteSession) -> None:
-    """Nothing; files that belong to no live segment are gone."""
+def remove_leftovers(session: WriteSession, settings: KBSettings) -> None:
+    """Nothing; files that belong to no live segment or to another index are gone."""
     with session.reading() as connection:
         live = {row.file.name for row in live_segments(connection)}
-    found = leftovers(session.directory, live)
+    found = leftovers(session.directory, live, settings)
     for path in found:
         path.unlink(missing_ok=True)
     if found:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
+import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -149,6 +151,31 @@ def write_durably(path: Path, chunks: Iterable[bytes], *, replace: bool = False)
             file.write(chunk)
         file.commit(replace=replace)
         return file.n_bytes, file.sha256
+
+
+def write_directory(directory: Path, files: Mapping[str, bytes], *, checksums: str | None = None) -> None:
+    """Nothing; on return the directory is durably there with these files, or (after an error) not at all.
+
+    Args:
+        directory: What to make; its parent exists, itself does not.
+        files: Content by name.
+        checksums: Name of one more file, JSON, with size and sha256 of each of the others.
+    """
+    temporary = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.mkdir()
+        written = {name: write_durably(temporary / name, [data]) for name, data in files.items()}
+        if checksums is not None:
+            record = {name: {"bytes": n_bytes, "sha256": sha256} for name, (n_bytes, sha256) in written.items()}
+            write_durably(temporary / checksums, [(json.dumps(record, indent=2) + "\n").encode()])
+        fsync_directory(temporary)
+        temporary.rename(directory)
+        fsync_directory(directory.parent)
+    except OSError as error:
+        raise write_error(error, directory) from error
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(temporary)  # gone already when all went well
 
 
 def hash_file(path: Path, *, end: int | None = None) -> tuple[int, str]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from storage.alias_records import NewAlias, NewLink
 from storage.errors import CorruptError, InvalidOptionError
+from storage.sparse_rows import SparsePassage
 
 __all__ = [
     "JSON",
@@ -31,21 +32,27 @@ __all__ = [
     "unpack_offsets",
 ]
 
+_NUMBERED = 16
+_NUMBERED_BY_ORDINAL = 32
+
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
 
 class TokenOffsets(NamedTuple):
-    """Where a passage's kept tokens are; three arrays of the same length t.
+    """Where a passage's kept tokens are; arrays of the same length t.
 
     Attributes:
         ordinals: uint32 (t), position among all tokens of the passage, rising.
         starts: int32 (t), first character in the passage's text.
         ends: int32 (t), character after the last one.
+        numbers: uint32 (t), token id less the passage's `first_token_id`, rising: 0, 1, 2, … unless tokens between
+            them were filtered out after they were stored.
     """
 
     ordinals: NDArray[np.uint32]
     starts: NDArray[np.int32]
     ends: NDArray[np.int32]
+    numbers: NDArray[np.uint32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +71,7 @@ class NewPassage:
         n_tokens: Tokens before filtering; None when unknown (then the last kept ordinal + 1).
         section: The heading the passage stands under, None without one.
         char_offset: Where `text` begins in its paragraph: 0 unless a very long paragraph is stored in parts.
+        sparse: Sparse vectors of the kept tokens; None where the encoder makes none.
     """
 
     ordinal: int
@@ -77,6 +85,7 @@ class NewPassage:
     n_tokens: int | None = None
     section: str | None = None
     char_offset: int = 0
+    sparse: SparsePassage | None = None
 
     def __post_init__(self) -> None:
         if self.vectors.ndim != 2 or self.passage_vector.ndim != 1:
@@ -95,6 +104,11 @@ class NewPassage:
         for name, (seen, wanted) in shapes.items():
             if seen != wanted:
                 raise InvalidOptionError(f"{self._name}: {name} has shape {seen}, wanted {wanted} for vectors {(t, d)}")
+        if self.sparse is not None and not self.sparse.start.counts.shape == self.sparse.end.counts.shape == (t,):
+            raise InvalidOptionError(
+                f"{self._name}: sparse rows of {len(self.sparse.start.counts)} and {len(self.sparse.end.counts)} "
+                f"tokens, wanted {t}"
+            )
         if self.ordinal < 0 or self.char_offset < 0:
             raise InvalidOptionError(f"{self._name}: a paragraph number and a character offset are 0 or more")
         if not (np.isfinite(self.vectors).all() and np.isfinite(self.passage_vector).all()):
@@ -179,8 +193,17 @@ class PassageRecord:
 
     @property
     def offsets(self) -> TokenOffsets:
-        """Ordinals and character offsets of the kept tokens; token `first_token_id + i` is entry i."""
+        """Ordinals, character offsets and numbers of the kept tokens."""
         return unpack_offsets(self.packed_offsets, passage_id=self.passage_id)
+
+    def characters(self, first_token_id: int, last_token_id: int) -> tuple[int, int] | None:
+        """The half-open character range from the one token to the other, None unless both are stored."""
+        offsets = self.offsets
+        wanted = np.array([first_token_id, last_token_id]) - self.first_token_id
+        at = np.searchsorted(offsets.numbers, wanted)
+        if (wanted < 0).any() or (at >= len(offsets.numbers)).any() or (offsets.numbers[at] != wanted).any():
+            return None
+        return int(offsets.starts[at[0]]), int(offsets.ends[at[1]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +217,7 @@ class StoredPassage:
     text: str
     first_token_id: int
     token_ordinals: NDArray[np.uint32]
+    token_numbers: NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -207,27 +231,73 @@ class Commit:
     documents_deleted: int
 
 
-def pack_offsets(ordinals: NDArray[np.uint32], starts: NDArray[np.int32], ends: NDArray[np.int32]) -> bytes:
-    """The offsets of t kept tokens as bytes: one byte 2 or 4 (item size), then (t, 3) little-endian integers."""
-    triples = np.empty((len(ordinals), 3), dtype="<u4")
-    triples[:, 0] = ordinals
-    triples[:, 1] = starts
-    triples[:, 2] = ends
-    if not triples.size or int(triples.max()) <= 0xFFFF:
-        return b"\x02" + triples.astype("<u2").tobytes()
-    return b"\x04" + triples.tobytes()
+def pack_offsets(
+    ordinals: NDArray[np.uint32],
+    starts: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    numbers: NDArray[np.uint32] | None = None,
+) -> bytes:
+    """The offsets of t kept tokens as bytes: one byte that says how, then (t, 3) little-endian integers.
+
+    That byte is 1, 2 or 4, the size of an integer. At 2 and 4 a row is ordinal, start and end; at 1 it is how much
+    the ordinal rose less 1, how much the start rose, and the length. Where the tokens' numbers are not 0, 1, 2, …, 32
+    is added if they are the ordinals; otherwise 16, and the integers follow a bit for each number up to the largest
+    (1: kept; bytes filled up with 0), these follow the count of their bytes as uint32.
+    """
+    how, bits = 0, b""
+    if numbers is not None and len(numbers) and int(numbers[-1]) >= len(numbers):
+        if np.array_equal(numbers, ordinals):
+            how = _NUMBERED_BY_ORDINAL
+        else:
+            kept = np.zeros(int(numbers[-1]) + 1, dtype=np.bool_)
+            kept[numbers] = True
+            how, bits = _NUMBERED, np.packbits(kept).tobytes()
+            bits = len(bits).to_bytes(4, "little") + bits
+    table = np.empty((len(ordinals), 3), dtype=np.int64)
+    table[:, 0] = ordinals
+    table[:, 1] = starts
+    table[:, 2] = ends
+    steps = np.diff(table, axis=0, prepend=np.array([[-1, 0, 0]]))
+    steps[:, 0] -= 1
+    steps[:, 2] = table[:, 2] - table[:, 1]
+    size = 2 if not table.size or int(table.max()) <= 0xFFFF else 4
+    if not steps.size or (int(steps.min()) >= 0 and int(steps.max()) <= 0xFF):
+        table, size = steps, 1
+    return bytes([how + size]) + bits + table.astype(f"<u{size}").tobytes()
 
 
 def unpack_offsets(packed: bytes, *, passage_id: int) -> TokenOffsets:
-    """The three arrays that `pack_offsets` packed; CorruptError naming the passage when it did not."""
-    size = packed[0] if packed else 0
-    if size not in (2, 4) or (len(packed) - 1) % (3 * size):
+    """The arrays that `pack_offsets` packed; CorruptError naming the passage when it did not."""
+    how = packed[0] if packed else 0
+    size = how & 7
+    start = 1
+    numbers: NDArray[np.uint32] | None = None
+    if how & _NUMBERED:
+        start = 5 + int.from_bytes(packed[1:5], "little")
+        bits = np.frombuffer(packed[5:start], dtype=np.uint8)
+        numbers = np.flatnonzero(np.unpackbits(bits)).astype(np.uint32)
+    unknown = how & ~(7 | _NUMBERED | _NUMBERED_BY_ORDINAL)
+    if unknown or size not in (1, 2, 4) or len(packed) < start or (len(packed) - start) % (3 * size):
         raise CorruptError(
             f"kb.sqlite: the offsets of passage {passage_id} have {len(packed)} bytes with item size {size}; wanted "
-            "1 + 3·t·(2 or 4); run 'kbengine verify'"
+            "1 + 3·t·(1, 2 or 4); run 'kbengine verify'"
         )
-    triples = np.frombuffer(packed, dtype=f"<u{size}", offset=1).reshape(-1, 3)
-    return TokenOffsets(triples[:, 0].astype(np.uint32), triples[:, 1].astype(np.int32), triples[:, 2].astype(np.int32))
+    table = np.frombuffer(packed, dtype=f"<u{size}", offset=start).reshape(-1, 3).astype(np.int64)
+    if size == 1:
+        table[:, 0] = np.cumsum(table[:, 0] + 1) - 1
+        table[:, 1] = np.cumsum(table[:, 1])
+        table[:, 2] += table[:, 1]
+    ordinals = table[:, 0].astype(np.uint32)
+    if how & _NUMBERED_BY_ORDINAL:
+        numbers = ordinals
+    elif numbers is None:
+        numbers = np.arange(len(table), dtype=np.uint32)
+    if len(numbers) != len(table):
+        raise CorruptError(
+            f"kb.sqlite: passage {passage_id} has {len(table)} offsets for {len(numbers)} kept tokens; "
+            "run 'kbengine verify'"
+        )
+    return TokenOffsets(ordinals, table[:, 1].astype(np.int32), table[:, 2].astype(np.int32), numbers)
 
 
 def to_json(value: object, name: str) -> str:

@@ -49,7 +49,7 @@ REVISIONS = ("0001", "0002")
 """Every migration, oldest first; the last one is what this kbengine writes. Readers need no alembic to compare, and
 answer from all of them: what a later one brought is then simply not there."""
 
-OPERATIONS = ("create", "add", "delete", "merge", "compact", "repair", "build", "setting", "alias")
+OPERATIONS = ("create", "add", "delete", "merge", "compact", "repair", "build", "setting", "alias", "reindex")
 """What a generation can be."""
 
 NAMING = {

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,17 @@ from numpy.typing import NDArray
 from storage.codes import dequantise
 from storage.container import ArraySource, open_container, write_container
 from storage.durable import DurableFile, check_file
-from storage.errors import CorruptError, KBError
-from storage.segment_arrays import ARRAY_NAMES, SegmentArrays, SegmentLengths, array_specs
+from storage.errors import CorruptError, KBError, StateError
+from storage.segment_arrays import (
+    ARRAY_NAMES,
+    OPTIONAL_ARRAY_NAMES,
+    PLAIN_FORM,
+    SPARSE_ARRAY_NAMES,
+    SegmentArrays,
+    SegmentLengths,
+    array_specs,
+)
+from storage.sparse_rows import SparseArrays
 
 __all__ = [
     "SEGMENT_SUFFIX",
@@ -33,6 +43,8 @@ __all__ = [
 SEGMENT_SUFFIX = ".seg"
 _FORMAT = "kbengine-segment"
 _VERSION = "1"
+# Written where there are arrays that the first version does not know.
+_EXTENDED_VERSION = "2"
 
 
 @dataclass(frozen=True)
@@ -86,6 +98,21 @@ class Segment:
         """Passages, those without stored tokens included."""
         return self.file.n_passages
 
+    @property
+    def token_numbers(self) -> NDArray[Any]:
+        """Token id of each row less its passage's first token id, an integer array (n)."""
+        stored = self.stored_numbers
+        if stored is not None:
+            return stored
+        return np.arange(self.n_rows) - np.repeat(self.arrays.first_rows, self.arrays.token_counts)
+
+    @property
+    def stored_numbers(self) -> NDArray[Any] | None:
+        """The same, None where the rows of every passage are numbered 0, 1, 2, …."""
+        if self.arrays.numbering == "ordinals":
+            return self.arrays.token_ordinals
+        return self.arrays.token_numbers
+
     def passage_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The passage index (0…p−1) of each row, int64 of the same shape; rows must be in 0…n−1."""
         # "right": of passages that begin at the same row, all but the last are empty.
@@ -94,12 +121,19 @@ class Segment:
     def token_ids_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The token id of each row, int64 of the same shape."""
         passages = self.passage_of_rows(rows)
-        ids: NDArray[np.int64] = self.arrays.first_token_ids[passages] + (rows - self.arrays.first_rows[passages])
+        numbers = self.stored_numbers
+        offsets = rows - self.arrays.first_rows[passages] if numbers is None else numbers[rows].astype(np.int64)
+        ids: NDArray[np.int64] = self.arrays.first_token_ids[passages] + offsets
         return ids
 
     def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """The token vectors float32 (rows, d), not normalised."""
-        return dequantise(self.arrays.codes[rows], self.arrays.scales[rows])
+        """The token vectors float32 (rows, d), not normalised; StateError where only quantised ones are stored."""
+        codes, scales = self.arrays.codes, self.arrays.scales
+        if codes is None or scales is None:
+            raise StateError(
+                f"segment {self.name} stores quantised vectors only; decode them with quantiser {self.arrays.quantiser}"
+            )
+        return dequantise(codes[rows], scales[rows])
 
     def passage_vectors(self, passages: NDArray[np.int64] | slice) -> NDArray[np.float32]:
         """The passage vectors float32 (passages, d), of norm 1 up to the rounding of the codes."""
@@ -113,11 +147,14 @@ def segment_path(directory: Path, name: str) -> Path:
 
 def write_segment(directory: Path, arrays: SegmentArrays) -> SegmentFile:
     """The record of the new segment file, which on return is durable in `directory`."""
-    sources: dict[str, ArraySource] = {name: getattr(arrays, name) for name in ARRAY_NAMES}
-    metadata = segment_metadata(
-        d=arrays.d, token_scale=arrays.token_scale, passage_scale=arrays.passage_scale, encoder=arrays.encoder
-    )
-    first, end = token_id_range(arrays.first_token_ids, arrays.token_counts)
+    specs = array_specs(arrays.lengths, d=arrays.d)
+    of_sparse = {} if arrays.sparse is None else arrays.sparse.named()
+    sources: dict[str, ArraySource] = {
+        spec.name: of_sparse[spec.name] if spec.name in of_sparse else getattr(arrays, spec.name) for spec in specs
+    }
+    metadata = segment_metadata(arrays)
+    numbers = arrays.token_ordinals if arrays.numbering == "ordinals" else arrays.token_numbers
+    first, end = token_id_range(arrays.first_token_ids, arrays.token_counts, numbers)
     return write_segment_file(
         directory, arrays.lengths, sources, d=arrays.d, metadata=metadata, first_token_id=first, end_token_id=end
     )
@@ -135,8 +172,11 @@ def write_segment_file(
 ) -> SegmentFile:
     """The record of the new segment file made of arrays or of iterables of their parts; durable on return."""
     name = uuid.uuid4().hex
+    specs = array_specs(lengths, d=d)
+    if lengths.form != PLAIN_FORM:
+        metadata = {**metadata, "version": _EXTENDED_VERSION, "numbering": lengths.form.numbering}
     with DurableFile(segment_path(directory, name)) as file:
-        write_container(file, array_specs(lengths, d=d), sources, metadata=metadata)
+        write_container(file, specs, sources, metadata=metadata)
         file.commit()
         return SegmentFile(
             name=name,
@@ -149,21 +189,39 @@ def write_segment_file(
         )
 
 
-def segment_metadata(*, d: int, token_scale: float, passage_scale: float, encoder: str) -> dict[str, str]:
-    """The strings kept in a segment's header."""
+def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None) -> dict[str, str]:
+    """The strings kept in the header of a segment like this one, with another quantiser if one is named."""
+    name = like.quantiser if quantiser is None else quantiser
     return {
         "format": _FORMAT,
         "version": _VERSION,
-        "d": str(d),
-        "token_scale": repr(token_scale),
-        "passage_scale": repr(passage_scale),
-        "encoder": encoder,
+        "d": str(like.d),
+        "token_scale": repr(like.token_scale),
+        "passage_scale": repr(like.passage_scale),
+        "encoder": like.encoder,
+        **({"quantiser": name} if name else {}),
+        **({} if like.sparse is None else {"sparse": like.sparse.model}),
     }
 
 
-def token_id_range(first_token_ids: NDArray[np.int64], token_counts: NDArray[np.uint32]) -> tuple[int, int]:
-    """The half-open range of token ids of these passages, of which there is at least one."""
-    return int(first_token_ids[0]), int(first_token_ids[-1]) + int(token_counts[-1])
+def token_id_range(
+    first_token_ids: NDArray[np.int64], token_counts: NDArray[np.uint32], token_numbers: NDArray[Any] | None = None
+) -> tuple[int, int]:
+    """The half-open range of token ids of these passages, of which there is at least one.
+
+    Args:
+        first_token_ids: int64 (p), rising.
+        token_counts: uint32 (p).
+        token_numbers: (n), token ids of the rows less those of their passages, None for 0, 1, 2, …; the last is
+            enough.
+    """
+    first, end = int(first_token_ids[0]), int(first_token_ids[-1])
+    if token_numbers is None:
+        return first, end + int(token_counts[-1])
+    filled = np.flatnonzero(token_counts)
+    if len(filled):
+        end = max(end, int(first_token_ids[filled[-1]]) + int(token_numbers[-1]) + 1)
+    return first, end
 
 
 def open_segment(path: Path, expected: SegmentFile) -> Segment:
@@ -180,25 +238,34 @@ def open_segment(path: Path, expected: SegmentFile) -> Segment:
 def _map_segment(path: Path, expected: SegmentFile) -> Segment:
     container = open_container(path)
     metadata, arrays = container.metadata, container.arrays
-    if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
+    if metadata.get("format") != _FORMAT or metadata.get("version") not in (_VERSION, _EXTENDED_VERSION):
         raise CorruptError(
             f"{path}: format is {metadata.get('format')!r} version {metadata.get('version')!r}, expected {_FORMAT!r} "
-            f"version {_VERSION!r}; was it written by a newer kbengine?"
+            f"version {_VERSION!r} or {_EXTENDED_VERSION!r}; was it written by a newer kbengine?"
         )
-    if set(arrays) != ARRAY_NAMES:
-        raise CorruptError(f"{path}: arrays {sorted(set(arrays) ^ ARRAY_NAMES)} are missing or unknown")
+    of_sparse = SPARSE_ARRAY_NAMES & set(arrays)
+    unexpected = (set(arrays) ^ ARRAY_NAMES) - OPTIONAL_ARRAY_NAMES - SPARSE_ARRAY_NAMES
+    unexpected |= SPARSE_ARRAY_NAMES - of_sparse if of_sparse else set()
+    if unexpected:
+        raise CorruptError(f"{path}: arrays {sorted(unexpected)} are missing or unknown")
+    optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL_ARRAY_NAMES}
     try:
         content = SegmentArrays(
-            **arrays,
+            **optional,
+            **{name: arrays[name] for name in ARRAY_NAMES - OPTIONAL_ARRAY_NAMES},
             d=int(metadata["d"]),
             token_scale=float(metadata["token_scale"]),
             passage_scale=float(metadata["passage_scale"]),
             encoder=metadata["encoder"],
+            numbering=metadata.get("numbering", "own" if "token_numbers" in arrays else "rows"),  # type: ignore[arg-type]
+            quantiser=metadata.get("quantiser", ""),
+            sparse=SparseArrays.from_named(arrays, metadata["sparse"]) if of_sparse else None,
         )
     except (KBError, KeyError, ValueError) as error:
         raise CorruptError(f"{path}: {error}; restore it from a backup or re-encode its documents") from error
-    first, end = token_id_range(content.first_token_ids, content.token_counts)
-    seen = (len(content.codes), len(content.passage_ids), first, end)
+    numbers = content.token_ordinals if content.numbering == "ordinals" else content.token_numbers
+    first, end = token_id_range(content.first_token_ids, content.token_counts, numbers)
+    seen = (content.n_rows, len(content.passage_ids), first, end)
     wanted = (expected.n_rows, expected.n_passages, expected.first_token_id, expected.end_token_id)
     if seen != wanted:
         raise CorruptError(

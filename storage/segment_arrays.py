@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from storage.codes import check_scale
 from storage.container import ArraySpec
 from storage.errors import UsageError
 from storage.postings import Postings
+from storage.sparse_rows import SPARSE_NAMES, SparseArrays, SparseLengths, sparse_specs
 
 # (name, dtype, length symbol, has a second axis of this symbol or number)
 _LAYOUT: tuple[tuple[str, type[np.generic], str, str | int | None], ...] = (
@@ -33,6 +35,44 @@ _LAYOUT: tuple[tuple[str, type[np.generic], str, str | int | None], ...] = (
     ("passage_codes", np.int8, "p", "d"),
 )
 ARRAY_NAMES = frozenset(name for name, _, _, _ in _LAYOUT)
+# Either the first two are in a segment or the next two; the last one is where token ids follow from nothing else.
+OPTIONAL_ARRAY_NAMES = frozenset({"codes", "scales", "list_numbers", "quantised", "token_numbers"})
+# All of them or none.
+SPARSE_ARRAY_NAMES = frozenset(SPARSE_NAMES)
+_PLAIN_NAMES = frozenset({"codes", "scales"})
+
+Numbering = Literal["rows", "ordinals", "own"]
+
+
+@dataclass(frozen=True)
+class SegmentForm:
+    """How a segment stores what can be stored in several ways; the defaults are those of the first version.
+
+    Attributes:
+        ordinal_bytes: Size of an item of `token_ordinals`: 4 or 2.
+        numbering: A token's id less its passage's `first_token_id` is its place among the stored rows of the passage,
+            its ordinal, or in an array of its own (`token_numbers`).
+        number_bytes: Size of an item of that array: 4 or 2; 0 without it.
+        quantised_bytes: Size of a row of `quantised`; 0 where `codes` and `scales` are stored.
+        sparse: Of the sparse rows; None without them.
+    """
+
+    ordinal_bytes: int = 4
+    numbering: Numbering = "rows"
+    number_bytes: int = 0
+    quantised_bytes: int = 0
+    sparse: SparseLengths | None = None
+
+    @property
+    def row_arrays(self) -> tuple[str, ...]:
+        """The names of the arrays with an item for each row."""
+        vectors = ("list_numbers", "quantised") if self.quantised_bytes else ("codes", "scales")
+        numbers = ("token_numbers",) if self.numbering == "own" else ()
+        return ("token_ordinals", "filter_logits", *vectors, *numbers)
+
+
+PLAIN_FORM = SegmentForm()
+"""What the first version of the format knows."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +83,7 @@ class SegmentLengths:
     n_passages: int
     n_terms: int
     n_postings: int
+    form: SegmentForm = PLAIN_FORM
 
 
 @dataclass(frozen=True)
@@ -50,13 +91,13 @@ class SegmentArrays:
     """The content of a segment: n rows (stored tokens in token-id order), p passages (in id order), t terms.
 
     Attributes:
-        codes: int8 (n, d), token vectors, see `storage.codes`.
-        scales: float16 (n), scale of each row.
-        token_ordinals: uint32 (n), position among all tokens of the passage, before filtering.
+        codes: int8 (n, d), token vectors, see `storage.codes`; None where only quantised ones are stored.
+        scales: float16 (n), scale of each row; None likewise.
+        token_ordinals: uint32 or uint16 (n), position among all tokens of the passage, before filtering.
         filter_logits: float16 (n, 2), start and end logit of the filter head.
         passage_ids: int64 (p), strictly rising.
         document_ids: int64 (p), each passage's document.
-        first_token_ids: int64 (p), token id of the passage's first row.
+        first_token_ids: int64 (p), token id of the passage's first row, or below it when rows were filtered out.
         first_rows: int64 (p), the passage's first row.
         token_counts: uint32 (p), rows of the passage; 0 is allowed.
         passage_codes: int8 (p, d), passage vectors.
@@ -70,11 +111,18 @@ class SegmentArrays:
         token_scale: Common scale of the token vectors.
         passage_scale: Common scale of the passage vectors.
         encoder: Fingerprint of the encoder that made the vectors.
+        numbering: What token ids follow from, see `SegmentForm`.
+        token_numbers: uint32 or uint16 (n), token id of each row less its passage's `first_token_id`, rising within a
+            passage; None unless `numbering` is "own".
+        list_numbers: uint16 (n), see `storage.quantiser`; None where `codes` are stored.
+        quantised: uint8 (n, bytes), likewise.
+        quantiser: Name of the quantiser that these two are to be decoded with.
+        sparse: Sparse vectors of the tokens; None where the encoder makes none.
     """
 
-    codes: NDArray[np.int8]
-    scales: NDArray[np.float16]
-    token_ordinals: NDArray[np.uint32]
+    codes: NDArray[np.int8] | None
+    scales: NDArray[np.float16] | None
+    token_ordinals: NDArray[Any]
     filter_logits: NDArray[np.float16]
     passage_ids: NDArray[np.int64]
     document_ids: NDArray[np.int64]
@@ -92,32 +140,70 @@ class SegmentArrays:
     token_scale: float
     passage_scale: float
     encoder: str
+    numbering: Numbering = "rows"
+    token_numbers: NDArray[Any] | None = None
+    list_numbers: NDArray[np.uint16] | None = None
+    quantised: NDArray[np.uint8] | None = None
+    quantiser: str = ""
+    sparse: SparseArrays | None = None
 
     def __post_init__(self) -> None:
         if self.d < 1 or len(self.passage_ids) < 1:
             raise UsageError(
                 f"segment has dimension {self.d} and {len(self.passage_ids)} passages, expected at least 1 of each"
             )
-        for spec in array_specs(self.lengths, d=self.d):
-            array = getattr(self, spec.name)
-            if array.dtype != spec.dtype or array.shape != spec.shape:
-                raise UsageError(
-                    f"segment array {spec.name!r} is {array.dtype} {array.shape}, expected {spec.dtype} {spec.shape}"
-                )
+        specs = array_specs(self.lengths, d=self.d)
+        for spec in specs:
+            if spec.name in SPARSE_ARRAY_NAMES:
+                continue  # they are checked together
+            array: NDArray[Any] | None = getattr(self, spec.name)
+            if array is None or array.dtype != spec.dtype or array.shape != spec.shape:
+                seen = "missing" if array is None else f"{array.dtype} {array.shape}"
+                raise UsageError(f"segment array {spec.name!r} is {seen}, expected {spec.dtype} {spec.shape}")
+        surplus = [
+            name
+            for name in sorted(OPTIONAL_ARRAY_NAMES - {spec.name for spec in specs})
+            if getattr(self, name) is not None
+        ]
+        if surplus or bool(self.quantiser) != (self.quantised is not None):
+            raise UsageError(
+                f"segment has arrays {surplus} too many, or quantised rows without the name of their quantiser "
+                f"({self.quantiser!r}); expected codes and scales, or list numbers and quantised rows"
+            )
         for name in ("token_scale", "passage_scale"):
             check_scale(getattr(self, name))
         for problem, holds in _contradictions(self).items():
             if holds:
                 raise UsageError(f"segment arrays contradict each other: {problem}; expected a consistent segment")
+        if self.sparse is not None:
+            self.sparse.check(self.token_counts)
+
+    @property
+    def n_rows(self) -> int:
+        """Stored tokens."""
+        return len(self.token_ordinals)
+
+    @property
+    def form(self) -> SegmentForm:
+        """How it is stored."""
+        numbers, quantised = self.token_numbers, self.quantised
+        return SegmentForm(
+            ordinal_bytes=self.token_ordinals.dtype.itemsize,
+            numbering=self.numbering,
+            number_bytes=0 if numbers is None else numbers.dtype.itemsize,
+            quantised_bytes=0 if quantised is None else quantised.shape[-1],
+            sparse=None if self.sparse is None else self.sparse.lengths,
+        )
 
     @property
     def lengths(self) -> SegmentLengths:
         """How many rows, passages, terms and postings the arrays have."""
         return SegmentLengths(
-            n_rows=len(self.codes),
+            n_rows=self.n_rows,
             n_passages=len(self.passage_ids),
             n_terms=len(self.terms),
             n_postings=len(self.posting_passages),
+            form=self.form,
         )
 
     @property
@@ -143,10 +229,26 @@ def array_specs(lengths: SegmentLengths, *, d: int) -> list[ArraySpec]:
         "d": d,
         2: 2,
     }
-    return [
-        ArraySpec(name, np.dtype(dtype), (size[rows],) if columns is None else (size[rows], size[columns]))
-        for name, dtype, rows, columns in _LAYOUT
-    ]
+    form = lengths.form
+    specs: list[ArraySpec] = []
+    for name, dtype, rows, columns in _LAYOUT:
+        if form.quantised_bytes and name in _PLAIN_NAMES:
+            continue
+        kind = np.dtype(f"u{form.ordinal_bytes}") if name == "token_ordinals" else np.dtype(dtype)
+        specs.append(ArraySpec(name, kind, (size[rows],) if columns is None else (size[rows], size[columns])))
+    if form.numbering == "own":
+        specs.append(ArraySpec("token_numbers", np.dtype(f"u{form.number_bytes}"), (lengths.n_rows,)))
+    if form.quantised_bytes:
+        specs.append(ArraySpec("list_numbers", np.dtype(np.uint16), (lengths.n_rows,)))
+        specs.append(ArraySpec("quantised", np.dtype(np.uint8), (lengths.n_rows, form.quantised_bytes)))
+    if form.sparse is not None:
+        specs += sparse_specs(form.sparse, n_rows=lengths.n_rows, n_passages=lengths.n_passages)
+    return specs
+
+
+def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The numbers, none of them negative, as uint16 where they fit, else as uint32."""
+    return numbers.astype(np.uint16 if int(numbers.max(initial=0)) <= 0xFFFF else np.uint32)
 
 
 def _contradictions(arrays: SegmentArrays) -> Mapping[str, bool]:
@@ -157,17 +259,26 @@ def _contradictions(arrays: SegmentArrays) -> Mapping[str, bool]:
     starts = arrays.posting_starts
     n_postings, n_passages = len(arrays.posting_passages), len(arrays.passage_ids)
     return {
-        "token_counts do not add up to the rows": int(ends[-1]) != len(arrays.codes),
+        "token_counts do not add up to the rows": int(ends[-1]) != arrays.n_rows,
         "first_rows are not the running sum of token_counts": bool((arrays.first_rows != ends - counts).any()),
         "passage_ids do not rise": bool((np.diff(arrays.passage_ids) <= 0).any()),
         "token ids of passages overlap": bool((arrays.first_token_ids[1:] < token_ends[:-1]).any()),
-        "scales are not positive and finite": _bad_scales(arrays.scales) or _bad_scales(arrays.passage_scales),
+        "token ids do not rise": int(ends[-1]) == arrays.n_rows and _ids_do_not_rise(arrays, counts),
+        "scales are not positive and finite": _bad_scales(arrays.passage_scales)
+        or (arrays.scales is not None and _bad_scales(arrays.scales)),
         "terms do not rise": bool((arrays.terms[1:] <= arrays.terms[:-1]).any()),
         "posting_starts do not divide the postings": int(starts[0]) != 0
         or int(starts[-1]) != n_postings
         or bool((np.diff(starts) < 0).any()),
         "posting_passages name unknown passages": n_postings > 0 and int(arrays.posting_passages.max()) >= n_passages,
     }
+
+
+def _ids_do_not_rise(arrays: SegmentArrays, counts: NDArray[np.int64]) -> bool:
+    if arrays.numbering == "rows":
+        return False
+    numbers = arrays.token_ordinals if arrays.token_numbers is None else arrays.token_numbers
+    return bool((np.diff(np.repeat(arrays.first_token_ids, counts) + numbers) <= 0).any())
 
 
 def _bad_scales(scales: NDArray[np.float16]) -> bool:

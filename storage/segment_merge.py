@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from storage.container import ArraySource
 from storage.errors import StateError, UsageError
 from storage.postings import merge_postings
 from storage.segment import Segment, SegmentFile, segment_metadata, token_id_range, write_segment_file
-from storage.segment_arrays import SegmentLengths
+from storage.segment_arrays import SegmentForm, SegmentLengths
+from storage.sparse_merge import merged_sparse
 
-_ROW_ARRAYS = ("token_ordinals", "scales", "filter_logits", "codes")
 _PASSAGE_ARRAYS = (
     "passage_ids",
     "document_ids",
@@ -71,9 +72,20 @@ def merge_segments(
         "posting_counts": postings.posting_counts,
         "passage_lengths": postings.passage_lengths,
     }
-    for name in _ROW_ARRAYS:
+    form = _merged_form(segments)
+    for name in form.row_arrays:
         sources[name] = _kept_rows(name, segments, keep)
-    token_range = token_id_range(passages["first_token_ids"], passages["token_counts"])
+    sparse = [segment.arrays.sparse for segment in segments]
+    if first.sparse is not None:
+        parts = [each for each in sparse if each is not None]  # all: see _check_mergeable
+        lengths, of_sparse = merged_sparse(parts, keep, [segment.arrays.first_rows for segment in segments])
+        form = replace(form, sparse=lengths)
+        sources.update(of_sparse)
+    last_number: NDArray[Any] | None = None
+    if form.numbering != "rows":
+        for part in _kept_rows("token_numbers", segments, keep):  # only the very last number is looked at
+            last_number = part[-1:]
+    token_range = token_id_range(passages["first_token_ids"], passages["token_counts"], last_number)
     return write_segment_file(
         directory,
         SegmentLengths(
@@ -81,27 +93,27 @@ def merge_segments(
             n_passages=len(counts),
             n_terms=len(postings.terms),
             n_postings=len(postings.posting_passages),
+            form=form,
         ),
         sources,
         d=first.d,
-        metadata=segment_metadata(
-            d=first.d, token_scale=first.token_scale, passage_scale=first.passage_scale, encoder=first.encoder
-        ),
+        metadata=segment_metadata(first),
         first_token_id=token_range[0],
         end_token_id=token_range[1],
     )
 
 
 def _check_mergeable(segments: Sequence[Segment]) -> None:
-    def facts(segment: Segment) -> tuple[int, float, float, str]:
+    def facts(segment: Segment) -> tuple[int, float, float, str, str, str | None]:
         arrays = segment.arrays
-        return arrays.d, arrays.token_scale, arrays.passage_scale, arrays.encoder
+        sparse = None if arrays.sparse is None else arrays.sparse.model
+        return arrays.d, arrays.token_scale, arrays.passage_scale, arrays.encoder, arrays.quantiser, sparse
 
     for left, right in itertools.pairwise(segments):
         if facts(left) != facts(right):
             raise StateError(
-                f"segments {left.name} and {right.name} differ in dimension, scales or encoder: {facts(left)} and "
-                f"{facts(right)}; only segments of one encoder can be merged"
+                f"segments {left.name} and {right.name} differ in dimension, scales, encoder, quantiser or sparse "
+                f"encoder: {facts(left)} and {facts(right)}; only segments of the same can be merged"
             )
         left_ids, right_ids = left.arrays.passage_ids, right.arrays.passage_ids
         ids_rise = not len(left_ids) or not len(right_ids) or left_ids[-1] < right_ids[0]
@@ -115,10 +127,21 @@ def _check_mergeable(segments: Sequence[Segment]) -> None:
 def _kept_rows(name: str, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]]) -> Iterator[NDArray[Any]]:
     """The parts of a row array that belong to kept passages, in order, each of bounded size."""
     for segment, mask in zip(segments, keep, strict=True):
-        array: NDArray[Any] = getattr(segment.arrays, name)
+        array: NDArray[Any] = segment.token_numbers if name == "token_numbers" else getattr(segment.arrays, name)
         for start, end in _runs(mask, segment.arrays.first_rows, segment.n_rows):
             for begin in range(start, end, _CHUNK_ROWS):
                 yield array[begin : min(begin + _CHUNK_ROWS, end)]
+
+
+def _merged_form(segments: Sequence[Segment]) -> SegmentForm:
+    forms = [segment.arrays.form for segment in segments]
+    ordinal_bytes = max(form.ordinal_bytes for form in forms)
+    numbering = forms[0].numbering if len({form.numbering for form in forms}) == 1 else "own"
+    number_bytes = 0
+    if numbering == "own":
+        largest = max(int(segment.token_numbers.max(initial=0)) for segment in segments)
+        number_bytes = 2 if largest <= 0xFFFF else 4
+    return SegmentForm(ordinal_bytes, numbering, number_bytes, forms[0].quantised_bytes)
 
 
 def _runs(mask: NDArray[np.bool_], first_rows: NDArray[np.int64], n_rows: int) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from storage.ann import AnnKind, AnnOptions, Progress, TokenAnn, load_ann
 from storage.code_block import CodeBlock
-from storage.codes import dequantise
+from storage.codes import dequantise, quantise
 from storage.errors import CorruptError, UsageError
 from storage.exact import Found, best_of, check_queries, empty_found
 from storage.postings import Bm25Options, LexicalView
 from storage.segment import Segment, SegmentFile, open_segment
+from storage.sparse_scores import SparseQuery, sparse_scores
 
 # Rows of small segments copied together for one scan; more than that are scanned where they lie.
 _MAX_BLOCK_ROWS = 500_000
@@ -82,7 +83,7 @@ class Snapshot:
         contents = [loaded.segment.arrays for loaded in self.segments]
         _check_order(self.segments)
         self.d = contents[0].d if contents else 0
-        self._row_starts = np.cumsum([0, *(len(content.codes) for content in contents)])
+        self._row_starts = np.cumsum([0, *(content.n_rows for content in contents)])
         self._passage_starts = np.cumsum([0, *(len(content.passage_ids) for content in contents)])
         self.n_rows = int(self._row_starts[-1])
         self.n_passages = int(self._passage_starts[-1])
@@ -96,6 +97,7 @@ class Snapshot:
         self.live_passages = ~np.isin(self.document_ids, dead_document_ids)
         self.live_passages.flags.writeable = False
         self._dead_passages = np.flatnonzero(~self.live_passages)
+        self._is_numbered = any(loaded.segment.stored_numbers is not None for loaded in self.segments)
         self._bm25 = bm25
         self._block_lock = threading.Lock()
         self._blocks: dict[AnnKind, CodeBlock] = {}
@@ -110,7 +112,7 @@ class Snapshot:
     def token_ids_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The token id of each row, int64 of the same shape."""
         passages = self.passages_of_rows(rows)
-        ids: NDArray[np.int64] = self.first_token_ids[passages] + (rows - self.first_rows[passages])
+        ids: NDArray[np.int64] = self.first_token_ids[passages] + self._numbers(rows, passages)
         return ids
 
     def rows_of_token_ids(self, token_ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -119,8 +121,33 @@ class Snapshot:
             return np.full(token_ids.shape, -1, dtype=np.int64)
         passages = np.searchsorted(self.first_token_ids, token_ids, side="right") - 1
         offsets = token_ids - self.first_token_ids[passages]
-        stored = (passages >= 0) & (offsets < self.token_counts[passages])
-        return np.where(stored, self.first_rows[passages] + offsets, -1)
+        low = self.first_rows[passages]
+        high = np.where(passages >= 0, low + self.token_counts[passages], low)
+        if not self._is_numbered:
+            return np.where((passages >= 0) & (low + offsets < high), low + offsets, -1)
+        # Binary search in all passages at once: numbers rise within a passage.
+        end = high
+        while (low < high).any():
+            middle = (low + high) // 2
+            open_ = low < high
+            below = open_ & (self._numbers(np.where(open_, middle, 0), np.where(open_, passages, 0)) < offsets)
+            low, high = np.where(below, middle + 1, low), np.where(open_ & ~below, middle, high)
+        there = low < end
+        there[there] = self._numbers(low[there], passages[there]) == offsets[there]
+        return np.where(there, low, -1)
+
+    def _numbers(self, rows: NDArray[np.int64], passages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Token id of each row less the first token id of its passage, int64 of the same shape."""
+        numbers = rows - self.first_rows[passages]
+        if not self._is_numbered:
+            return numbers
+        owners = np.searchsorted(self._row_starts, rows, side="right") - 1
+        for owner in np.unique(owners).tolist():
+            stored = self.segments[owner].segment.stored_numbers
+            if stored is not None:
+                chosen = owners == owner
+                numbers[chosen] = stored[rows[chosen] - self._row_starts[owner]]
+        return numbers
 
     def passages_of_ids(self, passage_ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The passage index of each passage id, int64 of the same shape; −1 where no segment has it."""
@@ -146,13 +173,70 @@ class Snapshot:
         return self._gather("filter_logits", rows).astype(np.float32)
 
     def gather(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """The codes int8 (n, d) and scales float32 (n) of rows (n), in any order; vector = code · scale."""
+        """The codes int8 (n, d) and scales float32 (n) of rows (n), in any order; vector = code · scale.
+
+        Where only quantised vectors are stored they are decoded and coded as int8.
+        """
+        if any(loaded.segment.arrays.codes is None for loaded in self.segments):
+            scale = self.segments[0].segment.arrays.token_scale
+            codes, scales = quantise(self.vectors(rows), scale)
+            return codes, scales.astype(np.float32)
         return self._gather("codes", rows), self._gather("scales", rows).astype(np.float32)
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The token vectors float32 (n, d) of rows (n), in any order, not normalised: those that scores come from.
+
+        They are the int8 vectors, or, where these were dropped, the decoded quantised ones.
+        """
+        return self._of_tokens(rows, self.d, lambda ann, own: ann.source.vectors(own))
+
+    def served_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The token vectors float32 (n, d) of rows (n) as the index sees them while it seeks candidates.
+
+        Decoded codes where the index has a quantiser, whether or not int8 vectors are stored too; not normalised.
+        What is tuned on these is tuned for what the index really serves.
+        """
+        return self._of_tokens(rows, self.d, lambda ann, own: ann.served.vectors(own))
+
+    def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The inner products float32 (n, t) of `vectors(rows)` with targets float32 (d, t), without making them."""
+        return self._of_tokens(rows, targets.shape[1], lambda ann, own: ann.source.inner_products(own, targets))
 
     def passage_vectors(self, passages: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors float32 (n, d) of passage indices (n), of norm 1 up to the rounding of the codes."""
         codes = self._gather("passage_codes", passages, of_passages=True)
         return dequantise(codes, self._gather("passage_scales", passages, of_passages=True))
+
+    def sparse_scores(
+        self, rows: NDArray[np.int64], query: SparseQuery
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The sparse inner products of rows (n) with a query, start and end side, both float32 (n).
+
+        Raises:
+            UsageError: The stored rows are of another sparse encoder, or there are none.
+        """
+        self._check(rows, self.n_rows, "row")
+        scores = np.zeros((2, len(rows)), dtype=np.float32)
+        owners = np.searchsorted(self._row_starts, rows, side="right") - 1
+        for owner in np.unique(owners).tolist():
+            arrays = self.segments[owner].segment.arrays
+            if arrays.sparse is None or arrays.sparse.model != query.model:
+                stored = "none" if arrays.sparse is None else arrays.sparse.model[:12]
+                raise UsageError(
+                    f"segment {self.segments[owner].segment.name} has sparse rows of {stored}, the query's vectors are "
+                    f"of {query.model[:12]}; use the encoder the knowledge base was built with"
+                )
+            chosen = np.flatnonzero(owners == owner)
+            own = rows[chosen] - self._row_starts[owner]
+            scores[:, chosen] = sparse_scores(
+                arrays.sparse,
+                query,
+                own,
+                passages=self.segments[owner].segment.passage_of_rows(own),
+                first_rows=arrays.first_rows,
+                token_counts=arrays.token_counts.astype(np.int64),
+            )
+        return scores[0], scores[1]
 
     # --- searching --------------------------------------------------------------------------------------------
 
@@ -199,6 +283,21 @@ class Snapshot:
         scores = self._lexical.scores(query)
         scores[self._dead_passages] = 0
         return scores
+
+    def document_lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
+        """The BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
+        scores = self._lexical.document_scores(query, self._document_numbers)
+        if not len(scores):
+            return np.zeros(self.n_passages, dtype=np.float32)
+        of_passages: NDArray[np.float32] = scores[self._document_numbers]
+        of_passages[self._dead_passages] = 0
+        return of_passages
+
+    @cached_property
+    def _document_numbers(self) -> NDArray[np.int64]:
+        """The document of each passage, numbered from 0 in order, int64 (n_passages)."""
+        changes = np.append(False, self.document_ids[1:] != self.document_ids[:-1])[: self.n_passages]
+        return np.cumsum(changes, dtype=np.int64)
 
     def _search(
         self,
@@ -262,7 +361,7 @@ class Snapshot:
                 starts, live = self._numbering(kind)
                 self._blocks[kind] = CodeBlock(
                     [anns[number].block_part(first_row=int(starts[number]), live=live[number]) for number in small],
-                    common=anns[small[0]].source.common,
+                    common=anns[small[0]].common_scale,
                     d=self.d,
                 )
             return self._blocks[kind]
@@ -279,11 +378,42 @@ class Snapshot:
         if not len(numbers):
             width = (self.d,) if name in ("codes", "passage_codes") else (2,) if name == "filter_logits" else ()
             return np.empty((0, *width), dtype=arrays[0].dtype if arrays else np.int8)
-        owners = np.searchsorted(starts, numbers, side="right") - 1
         gathered = np.empty((len(numbers), *arrays[0].shape[1:]), dtype=arrays[0].dtype)
-        for owner in np.unique(owners).tolist():
+        if (numbers[1:] >= numbers[:-1]).all():
+            cuts = np.searchsorted(numbers, starts)
+            for array, start, first, stop in zip(arrays, starts[:-1], cuts[:-1], cuts[1:], strict=True):
+                if first < stop:
+                    # Checked above: "clip" only spares the copy that "raise" makes.
+                    np.take(array, numbers[first:stop] - start, axis=0, out=gathered[first:stop], mode="clip")
+            return gathered
+        owners = np.searchsorted(starts, numbers, side="right") - 1
+        for owner in np.flatnonzero(np.bincount(owners)).tolist():
             chosen = np.flatnonzero(owners == owner)
             gathered[chosen] = arrays[owner][numbers[chosen] - starts[owner]]
+        return gathered
+
+    def _of_tokens(
+        self,
+        rows: NDArray[np.int64],
+        width: int,
+        compute: Callable[[TokenAnn, NDArray[np.int64]], NDArray[np.float32]],
+    ) -> NDArray[np.float32]:
+        """What `compute` gives for rows of each segment, float32 (n, width), in the order asked."""
+        self._check(rows, self.n_rows, "row")
+        if len(self.segments) == 1:
+            return compute(self.segments[0].token_ann, rows)
+        gathered = np.empty((len(rows), width), dtype=np.float32)
+        if (rows[1:] >= rows[:-1]).all():
+            cuts = np.searchsorted(rows, self._row_starts).tolist()
+            for owner, (first, stop) in enumerate(itertools.pairwise(cuts)):
+                if first < stop:
+                    own = rows[first:stop] - self._row_starts[owner]
+                    gathered[first:stop] = compute(self.segments[owner].token_ann, own)
+            return gathered
+        owners = np.searchsorted(self._row_starts, rows, side="right") - 1
+        for owner in np.flatnonzero(np.bincount(owners)).tolist():
+            chosen = np.flatnonzero(owners == owner)
+            gathered[chosen] = compute(self.segments[owner].token_ann, rows[chosen] - self._row_starts[owner])
         return gathered
 
     def _check(self, numbers: NDArray[np.int64], end: int, noun: str) -> None:

@@ -15,6 +15,8 @@ from functools import lru_cache
 import Stemmer
 
 TERMS_VERSION = "1"
+SPOTTED_NAME_WORDS = 5
+"""Longest title, in words, that is spotted in running text."""
 
 _STOP_WORDS = frozenset(
     """
@@ -74,6 +76,22 @@ def title_word_terms(text: str) -> list[str]:
 def name_term(name: str) -> str:
     """The term that finds titles which are this name as a whole; case, accents and punctuation do not count."""
     return _TITLE_NAME + " ".join(_words_of(name))
+
+
+def spotted_name_terms(text: str) -> list[str]:
+    """The terms that find titles which stand in a text as a whole: one for each run of up to five of its words.
+
+    Runs of stop words alone are left out ("It", "Her"): as titles they are rare, as words they are everywhere.
+    """
+    words = _words_of(text)
+    is_content = [word not in _STOP_WORDS for word in words]
+    runs = dict.fromkeys(
+        " ".join(words[start : start + n])
+        for n in range(1, SPOTTED_NAME_WORDS + 1)
+        for start in range(len(words) - n + 1)
+        if any(is_content[start : start + n])
+    )
+    return [_TITLE_NAME + run for run in runs]
 
 
 def is_title_term(term: str) -> bool:

@@ -50,6 +50,7 @@ class DatabaseFacts:
         token_counts: int64 (p).
         live: bool (p), whether the passage's document is live.
         ordinals: uint32, the kept token ordinals of all passages, one after the other.
+        numbers: uint32, the kept token numbers of all passages, likewise.
         next_ids: What the newest commit left to allot.
     """
 
@@ -63,6 +64,7 @@ class DatabaseFacts:
     token_counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     live: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     ordinals: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, dtype=np.uint32))
+    numbers: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, dtype=np.uint32))
     next_ids: dict[str, int] = field(default_factory=dict)
 
 
@@ -166,6 +168,7 @@ def _check_passages(
     where = f"{DATABASE_NAME}: passages"
     numbers: list[tuple[int, int, int, int]] = []
     ordinals: list[NDArray[np.uint32]] = []
+    token_numbers: list[NDArray[np.uint32]] = []
     counted: dict[int, int] = {}
     for row in rows:
         passage_id = row["passage_id"]
@@ -174,6 +177,7 @@ def _check_passages(
         with findings.checking(where):
             offsets = unpack_offsets(row["offsets"], passage_id=passage_id)
             ordinals.append(offsets.ordinals)
+            token_numbers.append(offsets.numbers)
             if len(offsets.ordinals) != row["token_count"]:
                 findings.add(
                     where,
@@ -190,6 +194,7 @@ def _check_passages(
     live_documents = np.array([key for key, (_, live) in documents.items() if live], dtype=np.int64)
     facts.live = np.isin(facts.document_ids, live_documents)
     facts.ordinals = np.concatenate([np.empty(0, dtype=np.uint32), *ordinals])
+    facts.numbers = np.concatenate([np.empty(0, dtype=np.uint32), *token_numbers])
     ends = facts.first_token_ids + facts.token_counts
     if (facts.first_token_ids[1:] < ends[:-1]).any():
         findings.add(where, "token ids of passages overlap", "error")

@@ -45,7 +45,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             super().handle_exit(sig, frame)
             return
         self._draining = True
-        self.cfg.set("keepalive", 0)
+        self.max_keepalived = 0  # answers from now on say that the connection is closed; those that promised more hold
         timer = threading.Timer(self.drain_s, super().handle_exit, (sig, frame))
         timer.daemon = True
         timer.start()

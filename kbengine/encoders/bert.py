@@ -25,8 +25,8 @@ class BertEmbeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, input_ids: Tensor, token_type: int = 0) -> Tensor:
-        """Return the embedded tokens, (B, T) int64 → (B, T, H); every token of the batch has the same type."""
+    def forward(self, input_ids: Tensor, token_type: int | Tensor = 0) -> Tensor:
+        """Return the embedded tokens, (B, T) int64 → (B, T, H); one type for all tokens, or int64 (B, T) of them."""
         T = input_ids.shape[1]
         embedded = self.word_embeddings(input_ids) + self.position_embeddings.weight[:T]  # (B, T, H)
         normalised: Tensor = self.LayerNorm(embedded + self.token_type_embeddings.weight[token_type])

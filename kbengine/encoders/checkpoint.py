@@ -5,13 +5,10 @@ Tensors are float32, float16, or int8 with one float16 scale per row in `NAME.sc
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import re
-import shutil
-import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,8 +23,9 @@ from torch import Tensor
 
 from kbengine.encoders.config import JSON, EncoderConfig
 from kbengine.encoders.model import PhraseModel, empty_model
+from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
 from kbengine.errors import EncoderError, InvalidOptionError
-from storage.durable import fsync_directory, write_durably, write_error
+from storage.durable import write_directory
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
@@ -68,6 +66,7 @@ class Checkpoint:
     weights: Mapping[str, Tensor]
     fingerprint: str
     passage_fingerprint: str
+    truecaser: Truecaser | None = None
 
     def model(self, *, dropout: float = 0.0) -> PhraseModel:
         """Return a model that holds these very tensors (float32), in evaluation mode."""
@@ -85,10 +84,11 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """
     texts = {name: _read_text(directory / name) for name in (CONFIG_FILE, TOKENIZER_FILE)}
     config = EncoderConfig.from_json(_parse_json(texts[CONFIG_FILE], directory / CONFIG_FILE))
+    truecaser = _read_truecaser(directory, config)
     weights = _read_weights(directory / WEIGHTS_FILE)
     _check_weights(weights, config, directory / WEIGHTS_FILE)
-    whole, passages = fingerprints(config, texts[TOKENIZER_FILE], weights)
-    return Checkpoint(config, texts[TOKENIZER_FILE], weights, whole, passages)
+    whole, passages = fingerprints(config, texts[TOKENIZER_FILE], weights, truecaser)
+    return Checkpoint(config, texts[TOKENIZER_FILE], weights, whole, passages, truecaser)
 
 
 def write_checkpoint(
@@ -98,6 +98,7 @@ def write_checkpoint(
     weights: Mapping[str, Tensor],
     *,
     dtype: WeightsDType = "int8",
+    documents: Mapping[str, str] | None = None,
 ) -> None:
     """Return once the directory is durably there with all its files, or else not at all.
 
@@ -107,6 +108,7 @@ def write_checkpoint(
         tokenizer_json: the text of its `tokenizer.json`.
         weights: the model's `state_dict()`.
         dtype: how to store the weights; int8 applies to matrices, whose other tensors are then float16.
+        documents: further texts by file name, for people: a model card, a training report.
 
     Raises:
         EncoderError: the directory exists, or the weights are not those of the configuration.
@@ -126,23 +128,14 @@ def write_checkpoint(
         CONFIG_FILE: (json.dumps(config.to_json(), indent=2) + "\n").encode(),
         TOKENIZER_FILE: tokenizer_json.encode(),
         WEIGHTS_FILE: save(stored, metadata={"format": "pt", "dtype": dtype}),
+        **{name: text.encode() for name, text in (documents or {}).items()},
     }
-    temporary = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.mkdir()
-        for name, data in files.items():
-            write_durably(temporary / name, [data])
-        fsync_directory(temporary)
-        temporary.rename(directory)
-        fsync_directory(directory.parent)
-    except OSError as e:
-        raise write_error(e, directory) from e
-    finally:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(temporary)  # gone already when all went well
+    write_directory(directory, files)
 
 
-def fingerprints(config: EncoderConfig, tokenizer_json: str, weights: Mapping[str, Tensor]) -> tuple[str, str]:
+def fingerprints(
+    config: EncoderConfig, tokenizer_json: str, weights: Mapping[str, Tensor], truecaser: Truecaser | None = None
+) -> tuple[str, str]:
     """Return the fingerprints, hex, of the whole encoder and of the part that makes passage vectors."""
     with ThreadPoolExecutor(max_workers=4) as executor:  # hashing releases the interpreter lock
         names = sorted(weights)
@@ -151,6 +144,8 @@ def fingerprints(config: EncoderConfig, tokenizer_json: str, weights: Mapping[st
     settings = config.to_json()
     passage_settings = {name: settings[name] for name in _PASSAGE_SETTINGS}
     passage_weights = {name: digest for name, digest in digests.items() if not name.startswith("query_")}
+    if truecaser is not None:
+        settings |= {"truecaser": hashlib.sha256(truecaser.to_json().encode()).hexdigest()}
     return _sha256_of(settings, tokenizer, digests), _sha256_of(passage_settings, tokenizer, passage_weights)
 
 
@@ -171,6 +166,15 @@ def _read_text(path: Path) -> str:
         raise EncoderError(f"{path} is missing; a model directory holds {_wanted_files()}") from e
     except (OSError, UnicodeDecodeError) as e:
         raise EncoderError(f"cannot read {path}: {e}; copy the model directory again") from e
+
+
+def _read_truecaser(directory: Path, config: EncoderConfig) -> Truecaser | None:
+    """Return the truecaser of a cased model, where its directory has one."""
+    if not (directory / TRUECASE_FILE).exists():
+        return None
+    if config.uncased:
+        raise EncoderError(f"{directory} has a {TRUECASE_FILE}, but config.json says uncased is true; remove the file")
+    return Truecaser.from_json(_read_text(directory / TRUECASE_FILE), str(directory))
 
 
 def _wanted_files() -> str:

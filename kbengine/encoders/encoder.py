@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -18,8 +19,13 @@ from kbengine.encoders.device import DTypeChoice, choose_device, choose_passage_
 from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.query_input import QueryInput, query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
+from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, plan_batches, windows
 from kbengine.errors import EncoderError
+from kbengine.sparse.checkpoint import has_sparse
+from kbengine.sparse.encoding import SparseEncoder, WindowRows
+from storage.sparse_rows import SparsePassage
+from storage.sparse_scores import SparseQuery
 
 DEFAULT_ENCODER = "minilm-phrase"
 
@@ -43,6 +49,7 @@ class PassageVectors:
         filter_logits: float32 (t, 2), start and end.
         passage_vector: float32 (d,), L2-normalised (zeros when the encoder has none).
         n_encoded_tokens: tokens that went through the encoder, with title, special tokens and overlaps.
+        sparse: sparse rows of the t tokens; None when the encoder has no sparse heads.
     """
 
     vectors: NDArray[np.float32]
@@ -51,6 +58,7 @@ class PassageVectors:
     filter_logits: NDArray[np.float32]
     passage_vector: NDArray[np.float32]
     n_encoded_tokens: int
+    sparse: SparsePassage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,7 @@ class QueryVectors:
         passage: float32 (n, d), rows L2-normalised (zeros when the encoder has none).
         n_tokens: int64 (n,), tokens encoded, special ones included.
         truncated: bool (n,), whether some of the text was left out.
+        sparse: sparse vectors of the n queries; None when the encoder has no sparse heads.
     """
 
     start: NDArray[np.float32]
@@ -70,6 +79,7 @@ class QueryVectors:
     passage: NDArray[np.float32]
     n_tokens: NDArray[np.int64]
     truncated: NDArray[np.bool_]
+    sparse: tuple[SparseQuery, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +115,12 @@ class _Input:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """What one input gave: vectors and logits of the tokens it owns, and the mean state of all its tokens."""
+    """What one input gave: vectors, logits and sparse rows of its own tokens, and the mean state of all of them."""
 
     vectors: NDArray[np.float32]
     filter_logits: NDArray[np.float32]
     mean_state: NDArray[np.float32]
+    sparse: WindowRows | None
 
 
 class Encoder:
@@ -126,6 +137,8 @@ class Encoder:
         device: torch.device,
         passage_dtype: torch.dtype,
         prepack: bool = True,
+        sparse: SparseEncoder | None = None,
+        truecaser: Truecaser | None = None,
     ) -> None:
         """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in."""
         self.name = name
@@ -135,6 +148,8 @@ class Encoder:
         self.device = device
         self.passage_dtype = passage_dtype
         self.tokenizer = tokenizer
+        self.sparse = sparse
+        self._truecaser = truecaser
         self._model = model.prepare_inference(device, passage_dtype, prepack=prepack)
         self._costs = _CUDA if device.type == "cuda" else _CPU
 
@@ -164,6 +179,16 @@ class Encoder:
         name, directory = _find(name_or_path)
         checkpoint = read_checkpoint(directory)
         tokenizer = _tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
+        sparse: SparseEncoder | None = None
+        if has_sparse(directory):
+            backbone = checkpoint.config.backbone
+            sparse = SparseEncoder.load(
+                directory,
+                checkpoint.tokenizer_json,
+                hidden_size=backbone.hidden_size,
+                vocab_size=backbone.vocab_size,
+                device=where,
+            )
         return cls(
             checkpoint.model(),
             tokenizer,
@@ -173,6 +198,8 @@ class Encoder:
             device=where,
             passage_dtype=passage_dtype,
             prepack=prepack,
+            sparse=sparse,
+            truecaser=checkpoint.truecaser,
         )
 
     @classmethod
@@ -184,11 +211,12 @@ class Encoder:
         name: str = "unsaved",
         device: str = "auto",
         dtype: DTypeChoice = "auto",
+        truecaser: Truecaser | None = None,
     ) -> Encoder:
         """Return an encoder with a copy of a model's present weights, say in the middle of training."""
         where = choose_device(device)
         weights = {key: tensor.detach().to("cpu", torch.float32) for key, tensor in model.state_dict().items()}
-        whole, passages = fingerprints(model.config, tokenizer_json, weights)
+        whole, passages = fingerprints(model.config, tokenizer_json, weights, truecaser)
         return cls(
             copy.deepcopy(model),
             _tokenizer(tokenizer_json, model.config, name),
@@ -197,7 +225,14 @@ class Encoder:
             passage_fingerprint=passages,
             device=where,
             passage_dtype=choose_passage_dtype(dtype, where),
+            truecaser=truecaser,
         )
+
+    def without_sparse(self) -> Encoder:
+        """Return the same encoder, its model shared, that makes no sparse vectors."""
+        plain = copy.copy(self)
+        plain.sparse = None
+        return plain
 
     @property
     def d(self) -> int:
@@ -245,7 +280,7 @@ class Encoder:
                 encoded[i] = result
             if progress is not None:
                 progress(int(lengths[batch].sum()))
-        return _collect(tokens, inputs, [value for value in encoded if value is not None])
+        return _collect(tokens, inputs, [value for value in encoded if value is not None], self.sparse)
 
     def encode_queries(self, inputs: Sequence[QueryInput], *, truncate: bool = False) -> QueryVectors:
         """Return the vectors of queries of any mixture of kinds, in order; float32 throughout.
@@ -259,17 +294,31 @@ class Encoder:
             QueryTooLongError: a query is too long and `truncate` is not set.
             QueryError: a query is not valid Unicode or of no known kind.
         """
+        inputs = restored(inputs, self._truecaser)
         queries = query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
         n_tokens = np.array([len(query.ids) for query in queries], dtype=np.int64)
         start, end, passage = (np.empty((len(queries), self.d), dtype=np.float32) for _ in range(3))
+        sparse: list[SparseQuery | None] = [None] * len(queries)
         for batch in self._plan(n_tokens):
             ids, is_token = self._padded([queries[i].ids for i in batch.tolist()], n_tokens[batch])
             with torch.inference_mode():
-                output = self._model.query_vectors(ids, is_token)
+                states = self._model.query_states(ids, is_token)
+                output = self._model.query_output(states, is_token)
+                if self.sparse is not None:
+                    for i, found in zip(batch.tolist(), self.sparse.queries(states, ids.cpu().numpy()), strict=True):
+                        sparse[i] = found
             for array, tensor in zip((start, end, passage), output, strict=True):
                 array[batch] = tensor.cpu().numpy()
         truncated = np.array([query.truncated for query in queries], dtype=np.bool_)
-        return QueryVectors(start, end, passage, n_tokens, truncated)
+        of_queries = tuple(each for each in sparse if each is not None) if self.sparse is not None else None
+        return QueryVectors(start, end, passage, n_tokens, truncated, of_queries)
+
+    def filter_logits(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the filter head's start and end logits of token vectors, float32 (n, d) → (n, 2)."""
+        with torch.inference_mode():
+            states = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).to(self.device)
+            logits: NDArray[np.float32] = self._model.filter_logits(states).cpu().numpy()
+        return logits
 
     def _plan(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         costs = self._costs
@@ -295,16 +344,19 @@ class Encoder:
             for value in inputs
         ]
         ids, is_token = self._padded(rows, lengths)
+        own = [_own_positions(value) for value in inputs]
+        sparse: list[WindowRows] | None = None
         with torch.inference_mode():
             states = self._model.passage_states(ids, is_token).float()  # (B, T, H)
+            if self.sparse is not None:
+                sparse = self.sparse.window_rows(states, ids.cpu().numpy(), own)
             logits = self._model.filter_logits(states).cpu().numpy()  # (B, T, 2)
             means = self._model.passage_vectors(states, is_token).cpu().numpy()  # (B, H)
             vectors = states.cpu().numpy()
         encoded = []
-        for row, value in enumerate(inputs):
-            shift = value.first_text_position - value.window.begin
-            own = slice(value.window.own_begin + shift, value.window.own_end + shift)
-            encoded.append(_Encoded(vectors[row, own], logits[row, own], means[row]))
+        for row, at in enumerate(own):
+            rows_of = None if sparse is None else sparse[row]
+            encoded.append(_Encoded(vectors[row, at], logits[row, at], means[row], rows_of))
         return encoded
 
     def _padded(
@@ -321,8 +373,16 @@ class Encoder:
         return torch.from_numpy(ids).to(self.device), torch.from_numpy(is_token).to(self.device)
 
 
+def _own_positions(value: _Input) -> slice:
+    shift = value.first_text_position - value.window.begin
+    return slice(value.window.own_begin + shift, value.window.own_end + shift)
+
+
 def _collect(
-    tokens: Sequence[TextTokens], inputs: Sequence[_Input], encoded: Sequence[_Encoded]
+    tokens: Sequence[TextTokens],
+    inputs: Sequence[_Input],
+    encoded: Sequence[_Encoded],
+    sparse: SparseEncoder | None,
 ) -> list[PassageVectors]:
     """Return one result for each passage from those of its windows."""
     results = []
@@ -348,6 +408,9 @@ def _collect(
                 filter_logits=logits,
                 passage_vector=mean / np.float32(norm) if norm > 0 else mean,
                 n_encoded_tokens=sum(value.n_tokens for value in inputs[begin:end]),
+                sparse=None
+                if sparse is None
+                else sparse.joined([part.sparse for part in parts if part.sparse is not None]),
             )
         )
         begin = end
@@ -358,12 +421,30 @@ def _tokenizer(tokenizer_json: str, config: EncoderConfig, source: str) -> TextT
     return TextTokenizer(tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=source)
 
 
+def find_encoder(name_or_path: str | Path) -> Path | None:
+    """Return the directory of a bundled encoder or of one of ours; None where there is none, or another's model."""
+    bundled = _bundled()
+    if isinstance(name_or_path, str) and name_or_path in bundled:
+        return bundled[name_or_path]
+    path = Path(name_or_path).expanduser() / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return path.parent if isinstance(config, dict) and "architecture" in config else None
+
+
+def _bundled() -> dict[str, Path]:
+    models = resources.files("kbengine").joinpath("models")
+    entries = sorted(models.iterdir(), key=lambda entry: entry.name)
+    return {e.name: Path(str(e)) for e in entries if e.joinpath(CONFIG_FILE).is_file()}
+
+
 def _find(name_or_path: str | Path) -> tuple[str, Path]:
     """Return a model's name, under which `load` finds it again, and its directory."""
-    bundled = resources.files("kbengine").joinpath("models")
-    names = sorted(entry.name for entry in bundled.iterdir() if entry.joinpath(CONFIG_FILE).is_file())
+    names = _bundled()
     if isinstance(name_or_path, str) and name_or_path in names:
-        return name_or_path, Path(str(bundled.joinpath(name_or_path)))
+        return name_or_path, names[name_or_path]
     directory = Path(name_or_path).expanduser()
     if directory.is_dir():
         return str(directory.resolve()), directory

@@ -70,6 +70,32 @@ def test_alias_is_found_in_three_forms_at_the_next_look_up(kb: Path) -> None:
     assert found[0][0].alias == "Züri West" and found[5][0].sources == ("redirect",)
 
 
+def test_what_is_no_name_is_found_nowhere(kb: Path) -> None:
+    """Blank, broken and endless names and prefixes are asked for, too."""
+    with KBWriter.open(kb) as writer:
+        writer.add_aliases([("z", NewAlias("Turicum")), ("z", NewAlias("\u00ad")), ("z", NewAlias("100%"))])
+    with KBReader.open(kb) as reader:
+        names = ["", " \n", "\ud800", "a\0b", "x" * 10**6, "'; DROP", '"', "turicum", "\u00ad", "100%"]
+        assert [len(found) for found in reader.alias_matches(names)] == [0] * 7 + [1, 1, 1]
+        assert reader.list_aliases(prefix="x" * 10**6) == [] and len(reader.list_aliases(prefix="%")) == 0
+        with pytest.raises(InvalidOptionError, match="limit"):
+            reader.alias_matches(["a"], limit=0)
+
+
+def test_of_a_name_that_very_many_have_the_likeliest_are_read(kb: Path) -> None:
+    """For each spelling: another spelling's documents do not push its own out; priors are those of all."""
+    links = (*(NewLink("IT", f"n{i}", count=i + 1) for i in range(40)), NewLink("It", "z"))
+    with KBWriter.open(kb) as writer:
+        writer.add([document(f"n{i}", f"N {i}") for i in range(40)] + [document("a", "A", links=links)])
+        writer.add_aliases([("l", NewAlias("IT", prior=0.001))])
+    with KBReader.open(kb) as reader:
+        found = reader.alias_matches(["It"], limit=5)[0]
+        ids = {key: record.doc_id for key, record in reader.documents([m.document_id for m in found]).items()}
+    assert [(ids[m.document_id], m.form) for m in found][:2] == [("z", "exact"), ("n39", "case")]
+    assert sorted(ids.values()) == ["l", "n36", "n37", "n38", "n39", "z"]
+    assert found[1].prior == pytest.approx(40 / (40 * 41 / 2 + 1))
+
+
 def test_prior_is_the_share_of_the_links(kb: Path) -> None:
     """Three links of four; a name from elsewhere weighs one link; a given prior is taken as it is."""
     links = (NewLink("Lincoln", "p", count=2), NewLink("Lincoln", "Lincoln, Nebraska", by_title=True))

@@ -22,15 +22,27 @@ from storage.postings import (
     term_weights,
     terms_of,
 )
-from storage.terms import name_term, title_word_terms
+from storage.terms import name_term, spotted_name_terms, title_word_terms
 
 WORDS = ["river", "rivers", "Paris", "the", "gold", "golden", "café", "1999", "东京", "of"]
 Texts = Sequence[tuple[str, str]]
 
 
-def plain_bm25(texts: Texts, weights: dict[str, float], *, k1: float = 1.5, b: float = 0.75) -> list[float]:
+def plain_bm25(texts: Texts, weights: dict[str, float]) -> list[float]:
     """BM25 as the textbook writes it, one passage at a time."""
-    documents = [Counter(terms_of(title) + terms_of(text)) for title, text in texts]
+    return plain_bm25_of_terms([terms_in(text) for text in texts], weights)
+
+
+def terms_in(passage: tuple[str, str]) -> list[str]:
+    """The terms of a passage's title and text."""
+    return terms_of(passage[0]) + terms_of(passage[1])
+
+
+def plain_bm25_of_terms(
+    texts: Sequence[list[str]], weights: dict[str, float], *, k1: float = 0.9, b: float = 0.4
+) -> list[float]:
+    """BM25 of lists of terms."""
+    documents = [Counter(text) for text in texts]
     lengths = [sum(document.values()) for document in documents]
     average = sum(lengths) / len(lengths)
     scores = []
@@ -78,6 +90,36 @@ def test_scores_are_plain_bm25_however_the_passages_are_divided(
     wanted = plain_bm25(texts, weights)
     parts = [build_postings(part) for part in (texts[:cut], texts[cut:]) if part]
     np.testing.assert_allclose(LexicalView(parts).scores(weights), wanted, rtol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    documents=st.lists(texts_strategy, min_size=1, max_size=5),
+    query=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_document_scores_are_bm25_of_all_passages_as_one_text(
+    documents: list[list[tuple[str, str]]], query: list[str], data: st.DataObject
+) -> None:
+    """A document scores like the terms of its passages (each with its title) put together, however divided."""
+    weights = term_weights(" ".join(query))
+    texts = [passage for passages in documents for passage in passages]
+    numbers = np.repeat(np.arange(len(documents)), [len(passages) for passages in documents])
+    cut = data.draw(st.integers(0, len(texts)))
+    view = LexicalView([build_postings(part) for part in (texts[:cut], texts[cut:]) if part])
+    wanted = plain_bm25_of_terms(
+        [[term for passage in of_one for term in terms_in(passage)] for of_one in documents], weights
+    )
+    np.testing.assert_allclose(view.document_scores(weights, numbers), wanted, rtol=1e-5)
+
+
+def test_titles_are_spotted_as_wholes_in_running_text() -> None:
+    """Every run of up to five words is tried as a title, stop words alone are not."""
+    found = spotted_name_terms("have you seen The Secret Garden, it is great")
+    assert name_term("The Secret Garden") in found
+    assert name_term("garden") in found
+    assert name_term("it is") not in found and name_term("it") not in found
+    assert len(found) == len(set(found))
 
 
 def test_large_and_small_segments_mix() -> None:

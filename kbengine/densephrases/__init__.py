@@ -1,0 +1,1 @@
+"""DensePhrases' published files: checkpoints become encoders, phrase dumps and indexes become knowledge bases."""

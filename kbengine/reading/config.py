@@ -1,0 +1,94 @@
+"""What a reader directory's `config.json` says: backbone and input lengths. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any
+
+from kbengine.encoders.config import BackboneConfig, QueryLimits
+from kbengine.errors import EncoderError
+
+READER_KIND = "cross-encoder-reader"
+
+
+@dataclass(frozen=True)
+class ReaderConfig:
+    """A whole `config.json` of a reader, checked.
+
+    Attributes:
+        backbone: Shape of the BERT stack.
+        uncased: Whether the tokenizer lowers its text.
+        max_tokens: Of one input, special tokens included; longer passages are read in windows.
+        max_title_tokens: Of the title that is read before the passage; 0 leaves titles out.
+        max_query_tokens: Of each kind of query, special tokens included.
+        max_answer_tokens: The longest answer.
+        kind: Always "cross-encoder-reader", so that no directory is taken for something it is not.
+    """
+
+    backbone: BackboneConfig
+    uncased: bool = True
+    max_tokens: int = 384
+    max_title_tokens: int = 20
+    max_query_tokens: QueryLimits = field(default_factory=lambda: QueryLimits(64, 64, 128, 128))
+    max_answer_tokens: int = 20
+    kind: str = READER_KIND
+
+    def __post_init__(self) -> None:
+        if self.kind != READER_KIND:
+            raise EncoderError(f"kind is {self.kind!r}, wanted {READER_KIND!r}; give a directory that holds a reader")
+        for name, least in (("max_tokens", 1), ("max_title_tokens", 0), ("max_answer_tokens", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise EncoderError(f"{name} is {value!r}, wanted a whole number from {least} up; correct config.json")
+        if not isinstance(self.uncased, bool):
+            raise EncoderError(f"uncased is {self.uncased!r}, wanted true or false; correct config.json")
+        # The query with its two special tokens, the title and its [SEP], the last [SEP], and two passage tokens.
+        longest_query = max(asdict(self.max_query_tokens).values())
+        least_tokens = longest_query + self.max_title_tokens + 1 + 1 + 2
+        if self.max_tokens < least_tokens:
+            raise EncoderError(
+                f"max_tokens is {self.max_tokens}, wanted {least_tokens} or more (a query of {longest_query} tokens, a "
+                f"title of {self.max_title_tokens}, 2 separators, 2 of text); shorten the query or the title"
+            )
+        if self.max_tokens > self.backbone.max_position_embeddings:
+            raise EncoderError(
+                f"max_tokens is {self.max_tokens}, the backbone has positions for "
+                f"{self.backbone.max_position_embeddings}; give at most that"
+            )
+
+    @classmethod
+    def from_json(cls, value: object) -> ReaderConfig:
+        """Return the configuration in a parsed `config.json`; unknown and missing keys are refused.
+
+        Raises:
+            EncoderError: it is not a reader's, or a value is not what it may be.
+        """
+        if not isinstance(value, Mapping) or value.get("kind") != READER_KIND:
+            seen = value.get("kind", "nothing") if isinstance(value, Mapping) else type(value).__name__
+            raise EncoderError(
+                f"config.json says kind {seen!r}, wanted {READER_KIND!r}; give a directory that 'kbengine train' made"
+            )
+        values = _checked(cls, value, "config.json of the reader")
+        values["backbone"] = BackboneConfig(**_checked(BackboneConfig, values["backbone"], "backbone of the reader"))
+        if "max_query_tokens" in values:
+            limits = _checked(QueryLimits, values["max_query_tokens"], "max_query_tokens of the reader")
+            values["max_query_tokens"] = QueryLimits(**limits)
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `config.json` holds."""
+        return asdict(self)
+
+
+def _checked(kind: type[Any], value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise EncoderError(f"{where} holds {type(value).__name__}, wanted an object with named values")
+    known = {f.name: f for f in fields(kind)}
+    required = {name for name, f in known.items() if f.default is MISSING and f.default_factory is MISSING}
+    if wrong := sorted((set(value) - set(known)) | (required - set(value))):
+        raise EncoderError(
+            f"{where}: {', '.join(wrong)} unknown or missing; known are {', '.join(sorted(known))}: use the kbengine "
+            "that wrote it"
+        )
+    return dict(value)

@@ -1,0 +1,1 @@
+"""Whole trainings as scripts: the default encoder, and the papers' findings measured again."""

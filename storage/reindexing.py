@@ -1,0 +1,318 @@
+"""Reindexing: other tokens, another index or other vectors from what is stored, exchanged in one commit.
+
+Until that commit the old segments and the old index answer; killed before it, new files are leftovers that the next
+open removes, and the same call starts again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, select
+
+from storage import schema
+from storage.ann_codes import encode_rows
+from storage.ann_setup import AnnSetup
+from storage.catalog import SegmentRow, dead_document_ids, live_segments
+from storage.creation import leftovers
+from storage.errors import CorruptError, InvalidOptionError, StateError
+from storage.filter_request import FilterRequest, check_available
+from storage.gpu import IndexDevice, uses_gpu
+from storage.merging import Replacement, replace_segments
+from storage.passage_tokens import update_passages
+from storage.quantiser import Quantiser
+from storage.quantiser_file import QuantiserFile, quantiser_path, read_quantiser, write_quantiser
+from storage.quantiser_training import sample_sizes, train_quantiser
+from storage.records import JSON
+from storage.segment import Segment, open_segment, segment_path
+from storage.segment_rewrite import QuantisedRows, rewrite_segment
+from storage.session import WriteSession
+from storage.settings import KBSettings, write_setting
+from storage.token_filter import LogitCounts, kept_rows
+
+__all__ = ["FilterRequest", "ReindexRequest", "Reindexed", "Stage", "reindex"]
+
+Stage = Callable[[str, int, int], None]
+"""Called with (what is being done, work done, work in all)."""
+
+Masks = list[NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class ReindexRequest:
+    """What is to change.
+
+    Attributes:
+        filter: Which of the stored tokens to keep; None keeps all.
+        ann: Options of the index that are to change, by name; a quantiser is trained anew when there are any. None
+            leaves the index as it is.
+        drop_vectors: Store quantised token vectors only, from now on.
+        stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
+        device: Where a quantiser is trained.
+    """
+
+    filter: FilterRequest | None = None
+    ann: Mapping[str, JSON] | None = None
+    drop_vectors: bool = False
+    stored_threshold: float | None = None
+    device: IndexDevice = "cpu"
+
+    def __post_init__(self) -> None:
+        uses_gpu(self.device)
+
+
+@dataclass(frozen=True)
+class Reindexed:
+    """What reindexing did.
+
+    Attributes:
+        threshold: The larger filter logit of a token had to reach it; −inf: all were kept.
+        rows_before: Stored token vectors before, those of dead documents included.
+        rows: Stored token vectors now.
+        trained: Whether a quantiser was trained.
+    """
+
+    threshold: float
+    rows_before: int
+    rows: int
+    trained: bool
+
+
+def reindex(
+    session: WriteSession, settings: KBSettings, request: ReindexRequest, *, source: Path, stage: Stage
+) -> tuple[Reindexed, KBSettings]:
+    """What was done, and the settings as they are now.
+
+    The caller holds the session's mutex and sees to it that no merge runs.
+
+    Args:
+        session: Of the knowledge base to be changed.
+        settings: Its settings.
+        request: What is to change.
+        source: Where the segment files are: in another directory while a knowledge base is copied, and then every
+            segment is written anew.
+        stage: Shown the progress.
+
+    Raises:
+        InvalidOptionError: More tokens are asked for than are stored, vectors that were dropped are wanted back, or
+            there are too few to train on.
+    """
+    ann = settings.ann if request.ann is None else {**settings.ann, **request.ann}
+    after = dataclasses.replace(settings, ann=dict(ann))
+    _check_vectors(settings, after, request)
+    with session.reading() as connection:
+        rows = live_segments(connection)
+        dead = dead_document_ids(connection)
+        n_tokens, n_stored = _token_counts(connection)
+    if request.filter is not None:
+        check_available(request.filter, n_tokens=n_tokens, n_stored=n_stored, stored_threshold=request.stored_threshold)
+    segments = _open_all(source, rows, stage)
+    threshold = -math.inf
+    if request.filter is not None:
+        threshold = _threshold(request.filter, segments, dead, n_tokens)
+        after = _with_filter(after, request.filter, threshold, n_tokens=n_tokens)
+    keep = [
+        np.ones(segment.n_rows, dtype=np.bool_) if threshold == -math.inf else kept_rows(segment, threshold)
+        for segment in segments
+    ]
+    new_quantisers: list[QuantiserFile] = []
+    replacements: list[Replacement] = []
+    try:
+        setup, file, trained = _quantiser(session, settings, after, request, segments, keep, source, stage)
+        new_quantisers += [file] if file is not None and (trained or source != session.segment_directory) else []
+        drop = request.drop_vectors or settings.drops_vectors
+        after = dataclasses.replace(after, quantiser={} if file is None else {**file.to_json(), "drop_vectors": drop})
+        if request.filter is not None or drop != settings.drops_vectors or source != session.segment_directory:
+            coder = setup.quantiser if drop and not settings.drops_vectors else None
+            for number, (row, segment, mask) in enumerate(zip(rows, segments, keep, strict=True), start=1):
+                replacements.append(_rewritten(session, row, segment, mask, coder, f"{number} of {len(rows)}", stage))
+            segments = _open_all(session.segment_directory, [_new(replacement) for replacement in replacements], stage)
+        for number, segment in enumerate(segments, start=1):
+            what = f"indexing segment {number} of {len(segments)}"
+            setup.prepare(session.index_directory, segment, progress=_staged(stage, what))
+        with session.writing() as connection:
+            note = _note(request, after)
+            if replace_segments(connection, replacements, operation="reindex", note=note) is None:
+                raise StateError(f"{session.directory} was changed while it was reindexed; try again")
+            if request.filter is not None:
+                for number, segment in enumerate(segments, start=1):
+                    update_passages(connection, segment)
+                    stage("changing the passages' token tables", number, len(segments))
+            for name in ("filter", "build", "ann", "quantiser"):
+                write_setting(connection, name, getattr(after, name))
+    except BaseException:
+        session.discard([_new(replacement).file for replacement in replacements])
+        for unused in new_quantisers:
+            quantiser_path(session.segment_directory, unused.name).unlink(missing_ok=True)
+        raise
+    if replacements and source == session.segment_directory:
+        session.unlink([row.file.name for row in rows])
+    for path in leftovers(session.directory, {segment.name for segment in segments}, after):
+        path.unlink(missing_ok=True)
+    n_after = sum(segment.n_rows for segment in segments)
+    return Reindexed(threshold, sum(row.file.n_rows for row in rows), n_after, trained), after
+
+
+def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexRequest) -> None:
+    """Nothing; raises InvalidOptionError when the vectors that are stored do not allow what is asked for."""
+    kind = after.ann_options.index_kind
+    if kind.needs_quantiser:
+        kind.groups(after.d)
+    if before.drops_vectors and request.ann is not None and after.ann_options.kind != before.ann_options.kind:
+        raise InvalidOptionError(
+            f"index kind {kind.name!r} was asked for, but the vectors that it would be made of were dropped; only "
+            f"{before.ann_options.kind!r} is left: build anew from the corpus ('kbengine export' writes one)"
+        )
+    if request.drop_vectors and not kind.needs_quantiser:
+        raise InvalidOptionError(
+            f"index kind {kind.name!r} is made of the int8 vectors, so they cannot be dropped; wanted a kind that "
+            "codes them: ivf-sq4, ivf-pq, opq16 to opq96, fastscan"
+        )
+
+
+def _token_counts(connection: Connection) -> tuple[int, int]:
+    """Tokens of the live documents before filtering, and those that are stored."""
+    documents, passages = schema.documents, schema.passages
+    live = select(documents.c.document_id).where(documents.c.dead_generation.is_(None))
+    row = connection.execute(
+        select(
+            func.coalesce(func.sum(passages.c.encoded_token_count), 0),
+            func.coalesce(func.sum(passages.c.token_count), 0),
+        ).where(passages.c.document_id.in_(live))
+    ).one()
+    return int(row[0]), int(row[1])
+
+
+def _threshold(request: FilterRequest, segments: Sequence[Segment], dead: NDArray[np.int64], n_tokens: int) -> float:
+    if request.threshold is not None:
+        return request.threshold
+    assert request.keep_fraction is not None
+    counts = LogitCounts()
+    for segment in segments:
+        counts.add(segment, ~np.isin(segment.arrays.document_ids, dead))
+    return counts.threshold_for(request.keep_fraction * n_tokens)
+
+
+def _with_filter(settings: KBSettings, request: FilterRequest, threshold: float, *, n_tokens: int) -> KBSettings:
+    """The settings with the new filter, and with the threshold that later additions are to use."""
+    filter_: dict[str, JSON] = {"threshold": request.threshold, "keep_fraction": request.keep_fraction}
+    position: dict[str, JSON] = dict(settings.build_position)
+    if math.isfinite(threshold):
+        position |= {"threshold_sum": threshold * n_tokens, "threshold_tokens": n_tokens}
+    return dataclasses.replace(settings, filter=filter_, build={"state": settings.build_state, "position": position})
+
+
+def _quantiser(
+    session: WriteSession,
+    before: KBSettings,
+    after: KBSettings,
+    request: ReindexRequest,
+    segments: Sequence[Segment],
+    keep: Masks,
+    source: Path,
+    stage: Stage,
+) -> tuple[AnnSetup, QuantiserFile | None, bool]:
+    """How segments are to be searched, the quantiser's durable file if there is one, and whether it is new."""
+    options = after.ann_options
+    stored = before.quantiser_file
+    if not options.index_kind.needs_quantiser or (request.ann is None and stored is None and not request.drop_vectors):
+        return AnnSetup(options), None, False
+    if stored is not None and (request.ann is None or before.drops_vectors):
+        quantiser = read_quantiser(source, stored)
+        if source != session.segment_directory:
+            with session.file_work():
+                stored = write_quantiser(session.segment_directory, quantiser)
+        return AnnSetup(options, quantiser), stored, False
+    n_rows = sum(int(np.count_nonzero(mask)) for mask in keep)
+    nlist, n_sample = sample_sizes(n_rows, options)
+    sample = _sample(segments, keep, n_sample, options.seed, stage)
+    quantiser = train_quantiser(sample, nlist, options, stage=stage, device=request.device)
+    with session.file_work():
+        return AnnSetup(options, quantiser), write_quantiser(session.segment_directory, quantiser), True
+
+
+def _sample(segments: Sequence[Segment], keep: Masks, n_sample: int, seed: int, stage: Stage) -> NDArray[np.float32]:
+    """So many of the kept vectors, drawn at random, in random order, float32 (n, d)."""
+    generator = np.random.default_rng(seed)
+    kept = [np.flatnonzero(mask) for mask in keep]
+    starts = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
+    chosen = np.sort(generator.choice(int(starts[-1]), size=n_sample, replace=False))
+    parts: list[NDArray[np.float32]] = []
+    for number, (segment, rows) in enumerate(zip(segments, kept, strict=True)):
+        mine = chosen[(chosen >= starts[number]) & (chosen < starts[number + 1])] - starts[number]
+        parts.append(segment.vectors(rows[mine]))
+        stage("drawing a sample", number + 1, len(segments))
+    d = segments[0].d if segments else 1
+    sample = np.concatenate([np.empty((0, d), dtype=np.float32), *parts])
+    shuffled: NDArray[np.float32] = sample[generator.permutation(len(sample))]
+    return shuffled
+
+
+def _rewritten(
+    session: WriteSession,
+    row: SegmentRow,
+    segment: Segment,
+    keep: NDArray[np.bool_],
+    coder: Quantiser | None,
+    which: str,
+    stage: Stage,
+) -> Replacement:
+    quantised: QuantisedRows | None = None
+    if coder is not None:
+        rows = np.flatnonzero(keep)
+        coded = encode_rows(
+            len(rows),
+            lambda block: segment.vectors(rows[block]),
+            coder,
+            progress=_staged(stage, f"coding segment {which}"),
+        )
+        quantised = QuantisedRows(coder.name, coded.list_numbers, coded.codes)
+    stage(f"writing segment {which}", 0, 1)
+    with session.file_work():
+        file = rewrite_segment(session.segment_directory, segment, keep, quantised=quantised)
+    stage(f"writing segment {which}", 1, 1)
+    return Replacement((row,), SegmentRow(file, row.first_passage_id, row.end_passage_id))
+
+
+def _new(replacement: Replacement) -> SegmentRow:
+    assert replacement.new is not None  # every passage is kept
+    return replacement.new
+
+
+def _open_all(directory: Path, rows: Sequence[SegmentRow], stage: Stage) -> list[Segment]:
+    segments: list[Segment] = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            segments.append(open_segment(segment_path(directory, row.file.name), row.file))
+        except CorruptError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise StateError(
+                    f"segment {row.file.name} of {directory.parent} is gone; if another process writes to it, wait "
+                    "until it has finished, else run 'kbengine verify'"
+                ) from error
+            raise
+        stage("checking segments", number, len(rows))
+    return segments
+
+
+def _staged(stage: Stage, what: str) -> Callable[[int, int], None]:
+    return lambda done, total: stage(what, done, total)
+
+
+def _note(request: ReindexRequest, after: KBSettings) -> str:
+    parts: list[str] = []
+    if request.filter is not None and request.filter.threshold is not None:
+        parts.append(f"filter threshold {request.filter.threshold}")
+    elif request.filter is not None:
+        parts.append(f"kept fraction {request.filter.keep_fraction}")
+    if request.ann is not None:
+        parts.append(f"index {after.ann_options.kind}")
+    if request.drop_vectors:
+        parts.append("vectors dropped")
+    return ", ".join(parts)

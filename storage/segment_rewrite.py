@@ -1,0 +1,119 @@
+"""A segment written anew with some of its rows, or with quantised vectors in place of the int8 ones.
+
+All passages stay, and so do the ids of the rows that stay; the ids of the others are never used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.container import ArraySource
+from storage.errors import UsageError
+from storage.segment import Segment, SegmentFile, segment_metadata, token_id_range, write_segment_file
+from storage.segment_arrays import Numbering, SegmentForm, SegmentLengths, narrow
+from storage.sparse_merge import thinned_sparse
+
+__all__ = ["QuantisedRows", "rewrite_segment"]
+
+_CHUNK_ROWS = 1 << 15
+_PASSAGE_ARRAYS = (
+    "passage_ids",
+    "document_ids",
+    "first_token_ids",
+    "passage_codes",
+    "passage_scales",
+    "terms",
+    "posting_starts",
+    "posting_passages",
+    "posting_counts",
+    "passage_lengths",
+)
+
+
+@dataclass(frozen=True)
+class QuantisedRows:
+    """Token vectors as a quantiser writes them.
+
+    Attributes:
+        quantiser: The quantiser's name.
+        list_numbers: uint16 (n).
+        rows: uint8 (n, bytes).
+    """
+
+    quantiser: str
+    list_numbers: NDArray[np.uint16]
+    rows: NDArray[np.uint8]
+
+
+def rewrite_segment(
+    directory: Path, segment: Segment, keep: NDArray[np.bool_], *, quantised: QuantisedRows | None = None
+) -> SegmentFile:
+    """The record of the new, durable segment file.
+
+    Args:
+        directory: Where it goes.
+        segment: What it is made of.
+        keep: bool (n_rows), which rows stay.
+        quantised: Stored in place of the int8 vectors: a row for each one that stays.
+    """
+    n_kept = int(np.count_nonzero(keep))
+    if keep.shape != (segment.n_rows,) or keep.dtype != np.bool_:
+        raise UsageError(f"mask of rows is {keep.dtype} {keep.shape}, expected bool ({segment.n_rows},)")
+    if quantised is not None and len(quantised.rows) != n_kept:
+        raise UsageError(f"{len(quantised.rows)} quantised rows for {n_kept} rows that stay, expected one each")
+    arrays = segment.arrays
+    kept_before = np.concatenate([[0], np.cumsum(keep)])
+    first_rows = kept_before[arrays.first_rows].astype(np.int64)
+    counts = (kept_before[arrays.first_rows + arrays.token_counts] - first_rows).astype(np.uint32)
+    ordinals = narrow(arrays.token_ordinals[keep])
+    numbers = segment.token_numbers[keep]
+    numbering = _numbering(numbers, ordinals, np.arange(n_kept) - np.repeat(first_rows, counts))
+    if numbering == "own":
+        numbers = narrow(numbers)
+    form = SegmentForm(
+        ordinal_bytes=ordinals.dtype.itemsize,
+        numbering=numbering,
+        number_bytes=numbers.dtype.itemsize if numbering == "own" else 0,
+        quantised_bytes=arrays.form.quantised_bytes if quantised is None else quantised.rows.shape[1],
+    )
+    sources: dict[str, ArraySource] = {name: getattr(arrays, name) for name in _PASSAGE_ARRAYS}
+    sources.update(first_rows=first_rows, token_counts=counts, token_ordinals=ordinals, token_numbers=numbers)
+    if quantised is not None:
+        sources.update(list_numbers=quantised.list_numbers, quantised=quantised.rows)
+    if arrays.sparse is not None:
+        lengths, of_sparse = thinned_sparse(arrays.sparse, keep, arrays.first_rows)
+        form = replace(form, sparse=lengths)
+        sources.update(of_sparse)
+    for name in form.row_arrays:
+        if name not in sources:
+            sources[name] = _chosen(getattr(arrays, name), keep)
+    first, end = token_id_range(arrays.first_token_ids, counts, None if numbering == "rows" else numbers)
+    old = arrays.lengths
+    return write_segment_file(
+        directory,
+        SegmentLengths(n_kept, old.n_passages, old.n_terms, old.n_postings, form),
+        sources,
+        d=segment.d,
+        metadata=segment_metadata(arrays, quantiser=None if quantised is None else quantised.quantiser),
+        first_token_id=first,
+        end_token_id=end,
+    )
+
+
+def _numbering(numbers: NDArray[Any], ordinals: NDArray[Any], places: NDArray[np.int64]) -> Numbering:
+    """What the numbers follow from, so that they need not be stored where anything else that is stored gives them."""
+    if np.array_equal(numbers, places):
+        return "rows"
+    return "ordinals" if np.array_equal(numbers, ordinals) else "own"
+
+
+def _chosen(array: NDArray[Any], keep: NDArray[np.bool_]) -> Iterator[NDArray[Any]]:
+    for start in range(0, len(array), _CHUNK_ROWS):
+        chunk = slice(start, start + _CHUNK_ROWS)
+        yield array[chunk][keep[chunk]]

@@ -1,0 +1,20 @@
+"""A knowledge base of the tiny encoder's sentences, a document each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kbengine.builder import CorpusOptions, build
+from kbengine.encoders.encoder import Encoder
+from kbengine.filtering import FilterOptions
+from tests.tiny_encoder import SENTENCES
+
+
+def build_small_kb(path: Path, encoder: Encoder) -> Path:
+    """Build it in the directory `path`: document "i" holds sentence i."""
+    corpus = path.with_name(f"{path.name}-corpus.jsonl")
+    lines = [json.dumps({"_id": str(i), "title": f"Page {i}", "text": text}) for i, text in enumerate(SENTENCES)]
+    corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    build(CorpusOptions((corpus,)), path, encoder=encoder, filter_options=FilterOptions())
+    return path

@@ -1,0 +1,141 @@
+"""The reindex command: in place and into a copy, and what it tells."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbengine.builder import CorpusOptions, add_corpus, build
+from kbengine.cli import main
+from kbengine.errors import InvalidOptionError, KnowledgeBaseExistsError
+from kbengine.facts import kb_facts
+from kbengine.filtering import FilterOptions
+from kbengine.reindexing import ReindexOptions, reindex
+from storage.reader import KBReader
+from storage.verify import verify
+from tests.kbengine.synthetic_kb import WORDS, WordEncoder
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Path:
+    """A knowledge base with every token kept."""
+    rng = np.random.default_rng(3)
+    lines = []
+    for i in range(40):
+        text = "\n\n".join(" ".join(rng.choice(WORDS, size=12)) for _ in range(2))
+        lines.append(json.dumps({"_id": f"doc-{i}", "title": f"Title {i}", "text": text}))
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    build(
+        CorpusOptions((tmp_path / "corpus.jsonl",)),
+        tmp_path / "kb",
+        encoder=WordEncoder(),
+        filter_options=FilterOptions(),
+    )
+    return tmp_path / "kb"
+
+
+def checksums(path: Path) -> dict[str, str]:
+    """The checksum of each file of a directory, but for those that every reader of SQLite makes."""
+    return {
+        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in path.rglob("*")
+        if file.is_file()
+        and not file.name.endswith("-shm")
+        and not (file.name.endswith("-wal") and not file.stat().st_size)
+    }
+
+
+def test_the_copy_is_filtered_and_the_original_untouched(kb: Path, tmp_path: Path) -> None:
+    """--out: a whole new knowledge base with a third of the tokens."""
+    before = checksums(kb)
+    report = reindex(kb, ReindexOptions(FilterOptions(keep_fraction=1 / 3)), out=tmp_path / "small")
+    assert checksums(kb) == before
+    assert report.done.rows < 0.4 * report.done.rows_before
+    assert report.bytes_after < report.bytes_before
+    assert verify(tmp_path / "small", deep=True).clean
+    assert [path.name for path in tmp_path.glob(".*")] == []
+    with pytest.raises(KnowledgeBaseExistsError):
+        reindex(kb, ReindexOptions(FilterOptions(keep_fraction=0.5)), out=tmp_path / "small")
+
+
+def test_later_additions_are_filtered_by_the_same_threshold(kb: Path, tmp_path: Path) -> None:
+    """What is added after reindexing has about the kept share, too."""
+    report = reindex(kb, ReindexOptions(FilterOptions(keep_fraction=0.3)))
+    corpus = tmp_path / "more.jsonl"
+    corpus.write_text(json.dumps({"_id": "more", "title": "More", "text": " ".join(WORDS * 3)}))
+    add_corpus(CorpusOptions((corpus,)), kb, encoder=WordEncoder())
+    with KBReader.open(kb) as reader:
+        snapshot = reader.snapshot()
+        document = reader.document("more")
+        rows = np.flatnonzero(
+            snapshot.document_ids[snapshot.passages_of_rows(np.arange(snapshot.n_rows))] == document.document_id
+        )
+        logits = snapshot.filter_logits(rows).max(axis=1)
+    assert 0 < len(rows) < 3 * len(WORDS)
+    assert (logits >= np.float16(report.done.threshold)).all()
+
+
+def test_the_command_tells_what_it_did(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Facts on stdout; asking for more than is stored is exit 2 with the remedy."""
+    main(["reindex", "--kb", str(kb), "--keep-fraction", "0.25", "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["stored_vectors"] < facts["stored_vectors_before"]
+    with pytest.raises(SystemExit) as exit_:
+        main(["reindex", "--kb", str(kb), "--keep-fraction", "0.9"])
+    assert exit_.value.code == 2
+    assert "build anew" in capsys.readouterr().err
+    with pytest.raises(InvalidOptionError, match="nothing to do"):
+        ReindexOptions()
+
+
+def test_dropping_vectors_asks_first(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal --yes is needed; info tells what is stored; there is no way back."""
+    arguments = ["reindex", "--kb", str(kb), "--index", "ivf-sq4", "--drop-vectors", "--json"]
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert "--yes" in capsys.readouterr().err
+    main([*arguments, "--yes"])
+    assert json.loads(capsys.readouterr().out)["quantiser_trained"] is True
+    main(["info", "--kb", str(kb), "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["index"], facts["index_quantiser"], facts["int8_vectors"]) == ("ivf-sq4", "trained", "dropped")
+    assert facts["bytes_per_vector_without_text"] < facts["bytes_per_vector"]
+    assert set(facts["bytes_by_use"]) == {"vectors", "index", "text"}
+    with pytest.raises(SystemExit) as exit_:
+        main(["reindex", "--kb", str(kb), "--index", "exact"])
+    assert exit_.value.code == 2
+    assert "dropped" in capsys.readouterr().err
+
+
+def test_a_copy_can_have_another_index(kb: Path, tmp_path: Path) -> None:
+    """--out with --index: the copy is complete and clean, the original keeps its vectors."""
+    reindex(kb, ReindexOptions(ann={"kind": "opq4"}, drop_vectors=True), out=tmp_path / "small")
+    assert verify(tmp_path / "small", deep=True).clean
+    again = tmp_path / "again"
+    reindex(tmp_path / "small", ReindexOptions(FilterOptions(keep_fraction=0.5)), out=again)
+    assert verify(again, deep=True).clean
+    with KBReader.open(kb) as reader, KBReader.open(again) as other:
+        assert not reader.settings.drops_vectors
+        assert other.settings.drops_vectors
+        wanted = {document.doc_id for document in reader.list_documents(limit=50)}
+        assert {document.doc_id for document in other.list_documents(limit=50)} == wanted
+
+
+def test_a_build_trains_its_index_once_there_is_enough_to_scan(kb: Path, tmp_path: Path) -> None:
+    """Few vectors leave the wished kind untrained, which info tells; more train it; a bad kind costs no encoding."""
+    corpus = CorpusOptions((tmp_path / "corpus.jsonl",))
+    for name, below, state in (("few", 10_000, "not trained"), ("enough", 300, "trained")):
+        ann = {"kind": "opq4", "exact_below_rows": below}
+        build(corpus, tmp_path / name, encoder=WordEncoder(), filter_options=FilterOptions(), ann=ann)
+        with KBReader.open(tmp_path / name) as reader:
+            assert kb_facts(reader.info())["index_quantiser"].startswith(state)
+            assert (len(list((tmp_path / name / "segments").glob("*.quantiser"))) == 1) == (state == "trained")
+    with pytest.raises(InvalidOptionError, match="divides"):
+        build(corpus, tmp_path / "bad", encoder=WordEncoder(), filter_options=FilterOptions(), ann={"kind": "opq5"})
+    assert not (tmp_path / "bad").exists()
+    assert verify(kb).clean
