@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SEVERITIES = {
     "error": "restore a backup",
-    "repairable": "run 'kbengine repair'",
+    "repairable": "run 'kbengine verify --repair'",
     "derived": "rebuilt by itself when next opened",
     "leftover": "removed by the next change",
 }

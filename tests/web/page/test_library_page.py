@@ -282,4 +282,6 @@ def test_with_keys_the_browser_is_asked_and_scopes_hold(tmp_path, scope, read, w
         assert first.headers["WWW-Authenticate"].startswith("Basic")
     assert client.post("/document/delete", data={"id": "vell"}, auth=auth).status_code == write
     assert client.post("/status/verify", data={"now": ""}, auth=auth).status_code == admin
-    assert client.post("/", data={"task": "question", "q": "x"}, auth=auth).status_code == (401 if auth is None else 303)
+    assert client.post("/", data={"task": "question", "q": "x"}, auth=auth).status_code == (
+        401 if auth is None else 303
+    )
