@@ -146,7 +146,7 @@ class Searcher:
         token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
         found = []
         for i in range(len(queries)):
-            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i])
+            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], None)
             named = [passage_hits[i] if weights[i].passage > 0 else passage_hits[i][:0]]
             if vectors.lexical is not None:
                 named.append(vectors.lexical.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))

@@ -238,6 +238,7 @@ class Encoder:
         plain = copy.copy(self)
         plain.sparse = None
         return plain
+
     def with_query_weights(self, weights: Mapping[str, Tensor], *, name: str, fingerprint: str) -> Encoder:
         """Return an encoder that shares everything with this one but query modules: its passage vectors are the same.
 
