@@ -56,7 +56,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         service.stopping.set()
         self.max_keepalived = 0  # answers from now on say that the connection is closed; those that promised more hold
 
-    def handle_quit(self, *_: Any) -> None:
+    def handle_quit(self, sig: int, frame: Any) -> None:  # noqa: ARG002 - gunicorn passes both
         """Stop at once. What is being written is wholly there or not at all, as after any other end of a process."""
         os._exit(0)
 
