@@ -37,6 +37,7 @@ class PartsBody(Body):
     end: float
     passage: float
     lexical: float
+    sparse: float
 
 
 class ProvenanceBody(Body):

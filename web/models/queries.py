@@ -25,15 +25,16 @@ SpanPair = Annotated[list[Offset], Field(min_length=2, max_length=2)]
 
 
 class WeightsBody(Body):
-    """The weights of the three signals: score = phrase, passage and lexical part, each times its weight."""
+    """The weights of the signals: score = phrase · (phrase score + sparse · sparse score) + passage · … + lexical · …."""
 
     phrase: Weight
     passage: Weight
     lexical: Weight
+    sparse: Weight = Field(1.0, description="Counts only where sparse vectors are stored.")
 
     def weights(self) -> Weights:
         """Return the weights as the search takes them."""
-        return Weights(self.phrase, self.passage, self.lexical)
+        return Weights(self.phrase, self.passage, self.lexical, self.sparse)
 
 
 class Options(Body):
@@ -43,7 +44,7 @@ class Options(Body):
     unit: Unit | None = Field(None, description="What an answer is.")
     effort: Effort = Field("normal", description="How many candidates are looked at.")
     nprobe: Lists | None = Field(None, description="Clusters probed per segment, instead of effort.")
-    weights: WeightsBody | None = Field(None, description="Of the three signals, instead of the task's own.")
+    weights: WeightsBody | None = Field(None, description="Of the signals, instead of the task's own.")
     explain: bool = Field(False, description="Give the parts of each score.")
     truncate: bool = Field(False, description="Cut a text that is too long for the encoder instead of refusing it.")
     deadline_ms: Milliseconds | None = Field(
