@@ -25,7 +25,7 @@ SpanPair = Annotated[list[Offset], Field(min_length=2, max_length=2)]
 
 
 class WeightsBody(Body):
-    """The weights of the signals: score = phrase · (phrase score + sparse · sparse score) + passage · … + lexical · …."""
+    """Weights: score = phrase · (phrase score + sparse · sparse score) + passage · … + lexical · …."""
 
     phrase: Weight
     passage: Weight
