@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -13,17 +12,15 @@ MAX_BYTES = 64 << 20
 """Of all answers kept, counted as JSON; in memory they take a few times as much."""
 
 
-def cache_tag(generation: int, encoder: str, task: str, request: Any) -> str:
+def cache_tag(generation: int, encoder: str, *request: object) -> str:
     """Return the name of an answer: of everything it depends on, and of nothing else.
 
     Args:
         generation: of the knowledge base.
         encoder: fingerprint of the encoder.
-        task: what is asked for.
-        request: the request's fields, all of them, as plain JSON values.
+        *request: what is asked and how; frozen dataclasses or plain values, whose `repr` tells them apart.
     """
-    parts = json.dumps([generation, encoder, task, request], sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(parts.encode()).hexdigest()[:32]
+    return hashlib.sha256(repr((generation, encoder, request)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class ResultCache:

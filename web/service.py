@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flask import current_app
 from pydantic_core import to_json
 
-from adapters.requests import task_of
 from kbengine.query import SearchOptions
 from web.deadline import Deadline
 from web.engine import SearchRequest
@@ -112,8 +111,7 @@ class Service:
         return Reply(body, to_json(body), tag)
 
     def _tag(self, request: Any, options: Any, generation: int) -> str:
-        task = "search" if isinstance(request, SearchRequest) else task_of(request)
-        return cache_tag(generation, self.engine.encoder_fingerprint, task, [asdict(request), asdict(options)])
+        return cache_tag(generation, self.engine.encoder_fingerprint, request, options)
 
     def _keep(self, request: Any, options: Any, result: TaskAnswer | SearchResult) -> Reply:
         body = envelope(result, self.engine)

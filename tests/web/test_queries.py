@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -199,3 +200,24 @@ def test_kilt_knows_the_four_tasks(shared):
     response = shared.client.post("/v1/kilt/fact-checking", data="{}", content_type="application/x-ndjson")
 
     assert response.status_code == 404
+
+
+def test_many_callers_at_once_have_each_its_own_answer(make_service):
+    """Sixteen at a time, tasks and options mixed: the same as one after the other."""
+    service = make_service(cache_entries=0)
+    asked = []
+    for n in range(160):
+        text = f"Person {n} was born in Paris, said Marie Curie to caller {n}."
+        span = [0, len(f"Person {n}")]
+        asked += [
+            ("/v1/entity-linking", {"text": text, "span": span, "k": 1 + n % 3}),
+            ("/v1/question", {"text": f"Who was caller {n}?", "k": 1 + n % 2, "explain": n % 2 == 0}),
+        ]
+    alone = [without_times(service.post(path, body).json) for path, body in asked]
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(lambda each: without_times(service.post(*each).json), asked))
+
+    for (path, body), one, many in zip(asked, alone, together, strict=True):
+        assert one["mention"] == many["mention"] == (body["span"] if "span" in body else None), path
+        assert [each["text"] for each in one["answers"]] == [each["text"] for each in many["answers"]], body
+        assert one["query_tokens"] == many["query_tokens"]
