@@ -57,7 +57,7 @@ def full_plan() -> Plan:
     development = DevelopmentOptions(max_examples=1000)
     cloze = EncoderRecipe(
         model=model,
-        losses=LossOptions(filter=0.2, pre_batches=2, pre_batch_warmup=0.0, similarity=1.0),
+        losses=LossOptions(filter=0.2, pre_batches=2, pre_batch_warmup=0.0, similarity=2.0),
         loop=LoopOptions(
             epochs=1,
             batch_size=128,
@@ -85,7 +85,7 @@ def full_plan() -> Plan:
     )
     rows = EncoderRecipe(
         model=model,
-        losses=LossOptions(filter=0.2, pre_batches=2, pre_batch_warmup=0.25, distillation=1.0, similarity=1.0),
+        losses=LossOptions(filter=0.2, pre_batches=2, pre_batch_warmup=0.25, distillation=1.0, similarity=2.0),
         loop=LoopOptions(
             epochs=5,
             batch_size=128,
@@ -116,7 +116,7 @@ def tiny_plan() -> Plan:
         ),
         EncoderRecipe(
             model=model,
-            losses=LossOptions(pre_batch_warmup=0.0, distillation=1.0, similarity=1.0),
+            losses=LossOptions(pre_batch_warmup=0.0, distillation=1.0, similarity=2.0),
             loop=loop,
             development=development,
             weights="float32",
