@@ -105,7 +105,7 @@ def test_dropping_vectors_asks_first(kb: Path, capsys: pytest.CaptureFixture[str
     facts = json.loads(capsys.readouterr().out)
     assert (facts["index"], facts["index_quantiser"], facts["int8_vectors"]) == ("ivf-sq4", "trained", "dropped")
     assert facts["bytes_per_vector_without_text"] < facts["bytes_per_vector"]
-    assert set(facts["bytes_by_use"]) == {"vectors", "index", "text"}
+    assert set(facts["bytes_by_use"]) == {"vectors", "sparse", "index", "text"}
     with pytest.raises(SystemExit) as exit_:
         main(["reindex", "--kb", str(kb), "--index", "exact"])
     assert exit_.value.code == 2
