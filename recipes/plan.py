@@ -54,7 +54,7 @@ def full_plan() -> Plan:
     limits = QueryLimits(question=48, slot_filling=48, entity_linking=128, dialogue=128)
     model = ModelOptions(frozen="embeddings", max_query_tokens=limits)
     heads = (("filter_head", 10.0), ("query_start_head", 3.0), ("query_end_head", 3.0))
-    development = DevelopmentOptions(max_examples=2000)
+    development = DevelopmentOptions(max_examples=1000)
     cloze = EncoderRecipe(
         model=model,
         losses=LossOptions(filter=0.2, pre_batches=2, pre_batch_warmup=0.0),
@@ -97,7 +97,7 @@ def full_plan() -> Plan:
         development=development,
         weights="float32",
     )
-    return Plan(cloze, teacher, rows)
+    return Plan(cloze, teacher, rows, score_rows=400)
 
 
 def tiny_plan() -> Plan:

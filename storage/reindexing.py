@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from storage import schema
-from storage.ann_codes import encode_rows
+from storage.ann import ann_source
+from storage.ann_codes import CodedVectors, codes_path, encode_rows, read_codes
 from storage.ann_setup import AnnSetup
 from storage.catalog import SegmentRow, dead_document_ids, live_segments
 from storage.creation import leftovers
-from storage.errors import CorruptError, InvalidOptionError, StateError
+from storage.errors import CorruptError, InvalidOptionError, KBError, StateError
 from storage.filter_request import FilterRequest, check_available
 from storage.gpu import IndexDevice, uses_gpu
 from storage.merging import Replacement, replace_segments
@@ -32,7 +33,7 @@ from storage.quantiser_training import sample_sizes, train_quantiser
 from storage.records import JSON
 from storage.segment import Segment, open_segment, segment_path
 from storage.segment_rewrite import QuantisedRows, rewrite_segment
-from storage.session import WriteSession
+from storage.session import INDEX_DIRECTORY, WriteSession
 from storage.settings import KBSettings, write_setting
 from storage.token_filter import LogitCounts, kept_rows
 
@@ -265,19 +266,27 @@ def _rewritten(
 ) -> Replacement:
     quantised: QuantisedRows | None = None
     if coder is not None:
-        rows = np.flatnonzero(keep)
-        coded = encode_rows(
-            len(rows),
-            lambda block: segment.vectors(rows[block]),
-            coder,
-            progress=_staged(stage, f"coding segment {which}"),
-        )
+        coded = _coded(segment, np.flatnonzero(keep), coder, _staged(stage, f"coding segment {which}"))
         quantised = QuantisedRows(coder.name, coded.list_numbers, coded.codes)
     stage(f"writing segment {which}", 0, 1)
     with session.file_work():
         file = rewrite_segment(session.segment_directory, segment, keep, quantised=quantised)
     stage(f"writing segment {which}", 1, 1)
     return Replacement((row,), SegmentRow(file, row.first_passage_id, row.end_passage_id))
+
+
+def _coded(
+    segment: Segment, rows: NDArray[np.int64], coder: Quantiser, progress: Callable[[int, int], None]
+) -> CodedVectors:
+    """The quantised vectors of rows: from the index file beside the segment, or made now."""
+    source = ann_source(segment, "tokens")
+    assert source is not None  # nobody codes a segment that has no int8 vectors
+    path = codes_path(segment.path.parent.parent / INDEX_DIRECTORY, segment.name, coder.name)
+    try:
+        there = read_codes(path, source, coder)
+    except KBError:
+        return encode_rows(len(rows), lambda block: segment.vectors(rows[block]), coder, progress=progress)
+    return CodedVectors(coder, there.list_numbers[rows], there.codes[rows])
 
 
 def _new(replacement: Replacement) -> SegmentRow:
