@@ -202,7 +202,7 @@ def test_closing_answers_what_waits_and_refuses_what_comes(batcher_of):
         runner.may_go.set()
         closing.result(10)
 
-        assert [future.result(0) for future in [first, *futures]] == [0, 2, 4]
+        assert [future.result(10) for future in [first, *futures]] == [0, 2, 4]
 
 
 def test_the_observer_is_told_sizes_waits_and_the_first_outcome(batcher_of):

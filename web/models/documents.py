@@ -175,7 +175,7 @@ class KnowledgeBaseBody(Body):
     bytes_per_vector_without_text: float | None
     index: str
     index_quantiser: str
-    int8_vectors: str
+    int8_vectors: Literal["kept", "dropped"]
     encoder: str
     encoder_fingerprint: str
     dimension: int

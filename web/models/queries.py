@@ -33,7 +33,7 @@ class WeightsBody(Body):
     phrase: Weight
     passage: Weight
     lexical: Weight
-    sparse: Weight = 1.0
+    sparse: Weight = Field(1.0, description="Counts only where sparse vectors are stored.")
 
     def weights(self) -> Weights:
         """Return the weights as the search takes them."""
