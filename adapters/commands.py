@@ -32,6 +32,7 @@ def _json_option(function: F) -> F:
 @click.argument("inputs", metavar="TASK.jsonl[.gz]", type=click.Path(path_type=Path))
 @click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
 @click.option("--task", type=click.Choice(TASK_NAMES), help="By default known by the data set's name.")
+@click.option("--encoder", help="An encoder tuned for the knowledge base, or a model; by default its own.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The submission's file, or its directory.")
 @click.option("--pages", type=int, default=10, show_default=True, help="Distinct pages a record, 5 or more.")
 @click.option("--batch-size", type=int, default=64, show_default=True, help="Records searched at once.")
@@ -45,6 +46,7 @@ def predict(
     inputs: Path,
     kb: Path,
     task: Task | None,
+    encoder: str | None,
     out: Path,
     pages: int,
     batch_size: int,
@@ -70,7 +72,7 @@ def predict(
     options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict, threshold)
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
-    with KnowledgeBase.open(kb) as knowledge_base, progress_for_terminal(quiet=as_json) as progress:
+    with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal(quiet=as_json) as progress:
         notices = _Notices()
         report = predict_file(
             knowledge_base, inputs, path, task=task, options=options, progress=progress, notice=notices.take

@@ -47,7 +47,7 @@ class PredictOptions:
     """How to predict: pages a record, records a search, effort, and what to do about files and bad records.
 
     Every record that has an answer gets it, however improbable, unless a `threshold` is given: then an answer that is
-    less probable is left blank, its pages stay.
+    less probable is left blank, its pages stay. `encoder` names one tuned for the knowledge base.
 
     The effort is low by default: with three signals naming candidates, a quarter of the lists gives the same figures
     (300 rows each of docred, fewrel and squad: R-precision and KILT-EM equal to the last digit) in half the time.
@@ -61,6 +61,7 @@ class PredictOptions:
     overwrite: bool = False
     strict: bool = False
     threshold: float | None = None
+    encoder: str | None = None
 
     def __post_init__(self) -> None:
         if not MIN_PAGES <= self.pages <= MAX_K:
@@ -182,7 +183,7 @@ def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOpt
         {
             "kb": str(knowledge_base.path.resolve()),
             "generation": knowledge_base.info().generation,
-            "encoder": knowledge_base.encoder.fingerprint,
+            "encoder": knowledge_base.encoder_for(options.encoder).fingerprint,
             "task": task,
             "pages": options.pages,
             "effort": options.effort,
@@ -384,6 +385,7 @@ def answer_options(options: PredictOptions) -> AnswerOptions:
         effort=options.effort,
         threshold=options.threshold or 0.0,
         truncate=True,
+        encoder=options.encoder,
     )
 
 

@@ -40,7 +40,7 @@ class Typed:
 @click.option(
     "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The directory (or KBENGINE_KB)."
 )
-@click.option("--encoder", help="Name or directory of an encoder; by default the knowledge base's own.")
+@click.option("--encoder", help="An encoder tuned for the knowledge base, or a model; by default its own.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
 @click.option("--task", type=click.Choice(TASK_NAMES), help="By default question, or what the other options say.")

@@ -16,6 +16,7 @@ from kbengine.corpus.reader import read_corpus
 from kbengine.corpus.report import CorpusReport
 from kbengine.errors import EncoderMismatchError, InvalidOptionError, KnowledgeBaseExistsError
 from kbengine.filtering import FilterOptions
+from kbengine.identity import check_encoder
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.sparse.agreement import agreeing_encoder
 from storage.ann_options import AnnOptions
@@ -144,7 +145,7 @@ def add_corpus(
     began = time.perf_counter()
     report = BuildReport()
     with KBWriter.open(path) as writer:
-        _check_fingerprint(encoder, writer.settings.encoder_fingerprint, path)
+        check_encoder(encoder, writer.settings, path)
         encoder = agreeing_encoder(encoder, writer.settings.sparse_model, path)
         filter_options = FilterOptions.from_json(writer.settings.filter)
         threshold = stored_threshold(writer.settings)
@@ -227,6 +228,7 @@ def _writer_for_build(
             encoder_name=encoder.name,
             encoder_fingerprint=encoder.fingerprint,
             sparse={} if encoder.sparse is None else {"model": encoder.sparse.fingerprint},
+            passage_fingerprint=encoder.passage_fingerprint,
             d=encoder.d,
             filter=filter_options.to_json(),
             ann=dict(ann),
@@ -270,14 +272,6 @@ def _request(corpus: CorpusOptions, filter_options: FilterOptions) -> dict[str, 
         "skip_bad": corpus.skip_bad,
         "filter": filter_options.to_json(),
     }
-
-
-def _check_fingerprint(encoder: Encoder, fingerprint: str, path: Path) -> None:
-    if encoder.fingerprint != fingerprint:
-        raise EncoderMismatchError(
-            f"{path} holds vectors of the encoder with fingerprint {fingerprint[:12]}, {encoder.name!r} has "
-            f"{encoder.fingerprint[:12]}; leave --encoder out to take the one it was built with"
-        )
 
 
 def _stage(progress: ProgressSink, what: str) -> Any:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbengine.errors import CorruptError, EncoderMismatchError
+from kbengine.errors import CorruptError
+from kbengine.identity import check_encoder
 from kbengine.sparse.agreement import agreeing_encoder
 from storage.records import NewPassage, StoredPassage
 
@@ -82,9 +83,5 @@ def _own_encoder(path: Path, encoder: Encoder | None) -> Encoder:
     with KBReader.open(path, allow_incomplete=True) as reader:
         settings = reader.settings
     encoder = encoder or Encoder.load(settings.encoder_name)
-    if encoder.fingerprint != settings.encoder_fingerprint:
-        raise EncoderMismatchError(
-            f"{path} was built with encoder {settings.encoder_name!r} of fingerprint "
-            f"{settings.encoder_fingerprint[:12]}, the one found has {encoder.fingerprint[:12]}; bring the first back"
-        )
+    check_encoder(encoder, settings, path)
     return agreeing_encoder(encoder, settings.sparse_model, path)

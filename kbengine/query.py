@@ -91,7 +91,10 @@ class Query:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to search; `None` takes the query's own choice or one made from the size of the knowledge base."""
+    """How to search; `None` takes the query's own choice or one made from the size of the knowledge base.
+
+    `encoder` names an encoder tuned for the knowledge base; None is the one it was opened with.
+    """
 
     k: int = 10
     unit: Unit | None = None
@@ -102,6 +105,7 @@ class SearchOptions:
     explain: bool = False
     truncate: bool = False
     strategy: Strategy | None = None
+    encoder: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.k <= MAX_K:

@@ -56,7 +56,7 @@ class Searcher:
     """Answers queries from one knowledge base with one encoder; usable from several threads at once."""
 
     def __init__(self, reader: KBReader, encoder: Encoder) -> None:
-        self._reader = reader
+        self.reader = self._reader = reader
         self._encoder = encoder
         self._resolver = Resolver(reader)
 
@@ -129,6 +129,30 @@ class Searcher:
             )
             for i in range(len(queries))
         ]
+
+    def candidates(
+        self, snapshot: Snapshot, queries: Sequence[Query], encoded: QueryVectors, options: SearchOptions
+    ) -> list[ScoredPhrases]:
+        """Return the `options.k` best phrases of each query, best first, overlapping ones too: what tuning learns from.
+
+        Args:
+            snapshot: what is searched.
+            queries: what is asked; their lexical texts count where `options.weights` (or their own) give them weight.
+            encoded: their vectors, by any encoder with the stored passage vectors' passage side.
+            options: `k`, `weights`, `effort`, `nprobe`, `max_phrase_tokens`; the rest is not looked at.
+        """
+        weights = [options.weights or query.weights for query in queries]
+        lexical = lexical_signals(self._reader, snapshot, queries, weights)
+        token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
+        found = []
+        for i in range(len(queries)):
+            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], None)
+            named = [passage_hits[i] if weights[i].passage > 0 else passage_hits[i][:0]]
+            if vectors.lexical is not None:
+                named.append(vectors.lexical.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))
+            scored = self._score(snapshot, vectors, weights[i], "phrase", options, token_rows[i], np.concatenate(named))
+            found.append(scored.take(np.arange(min(options.k, len(scored)), dtype=np.int64)))
+        return found
 
     def _nearest(
         self,

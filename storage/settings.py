@@ -30,6 +30,10 @@ _LATER_FIELDS = ("quantiser", "sparse")
 BuildState = Literal["building", "complete"]
 
 
+_LATER = ("passage_fingerprint",)
+"""Fields that knowledge bases of earlier versions lack; an older kbengine does not miss them."""
+
+
 @dataclass(frozen=True)
 class KBSettings:
     """What shaped a knowledge base; rows of table `settings`, one per field.
@@ -49,6 +53,8 @@ class KBSettings:
             whether quantised vectors are stored in place of int8 ones; empty without one.
         sparse: Of the sparse rows stored beside the vectors: {"model": fingerprint of the sparse encoder}; empty
             without them.
+        passage_fingerprint: sha256 over what the stored vectors depend on: encoders that differ in their query side
+            alone share it. Empty in knowledge bases of earlier versions.
         build: {"state": "building" | "complete", "position": {…} where an interrupted build goes on}.
     """
 
@@ -64,6 +70,7 @@ class KBSettings:
     kbengine_version: str = ""
     created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     format_version: int = FORMAT_VERSION
+    passage_fingerprint: str = ""
     build: Mapping[str, JSON] = field(default_factory=lambda: {"state": "complete", "position": {}})
 
     def __post_init__(self) -> None:
@@ -164,6 +171,7 @@ def read_settings(connection: Connection, *, name: str) -> KBSettings:
     fields = [entry.name for entry in dataclasses.fields(KBSettings)]
     for field_name in _LATER_FIELDS:
         values.setdefault(field_name, {})
+    values = dict.fromkeys(_LATER, "") | values
     missing = [field_name for field_name in fields if field_name not in values]
     if missing:
         raise CorruptError(f"{name}/kb.sqlite: settings {missing} are missing; restore the file from a backup")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,64 +61,41 @@ def sparse_scores(
         return scores[0], scores[1]
     named = np.unique(passages)
     # The dictionaries of all named passages side by side: each n-gram is looked up once.
-    gram_counts = sparse.gram_starts[named + 1] - sparse.gram_starts[named]
-    places = _expanded(sparse.gram_starts[named], gram_counts)
-    grams = sparse.grams[places]
+    grams = _side_by_side(sparse.grams, sparse.gram_starts, named)
     at = np.minimum(np.searchsorted(query.grams, grams), len(query.grams) - 1)
     matched = query.grams[at] == grams
-    of_gram = np.concatenate([[0], np.cumsum(gram_counts)])
+    gram_counts = sparse.gram_starts[named + 1] - sparse.gram_starts[named]
+    gram_ends = np.cumsum(gram_counts)
     hits = np.concatenate([[0], np.cumsum(matched)])
-    has_hit = hits[of_gram[1:]] > hits[of_gram[:-1]]
-    if not has_hit.any():
+    is_hit = hits[gram_ends] > hits[gram_ends - gram_counts]
+    if not is_hit.any():
         return scores[0], scores[1]
-    order = np.searchsorted(named, passages)
-    chosen = np.flatnonzero(has_hit[order])
-    slots, chosen_rows = order[chosen], rows[chosen]
+    # From here on only passages that share an n-gram with the query; all of their rows, whichever are asked for.
+    hit = named[is_hit]
+    shifts = (gram_ends - gram_counts)[is_hit].astype(np.int32)
+    row_counts = token_counts[hit]
+    row_starts = np.cumsum(row_counts) - row_counts
+    slots = np.searchsorted(hit, passages)
+    slots[slots == len(hit)] = 0
+    asked = np.flatnonzero(hit[slots] == passages)
+    slots = slots[asked]
+    places = row_starts[slots] + rows[asked] - first_rows[hit[slots]]
+    bounds = np.append(first_rows, len(sparse.start_counts))
     for side, (name, weights) in enumerate((("start", query.start), ("end", query.end))):
-        of_query = np.where(matched, weights[at], np.float32(0))
-        counts, begins = getattr(sparse, f"{name}_counts"), getattr(sparse, f"{name}_begins")
-        columns, codes = getattr(sparse, f"{name}_columns"), getattr(sparse, f"{name}_weights")
-        entry_starts = _entry_starts(counts, begins, named[has_hit], first_rows, token_counts)
-        row_counts = counts[chosen_rows].astype(np.int64)
-        row_of_hit = _places_of(chosen_rows, named[has_hit], first_rows, token_counts, passages[chosen])
-        entries = _expanded(entry_starts[row_of_hit], row_counts)
-        values = of_query[columns[entries] + np.repeat(of_gram[slots], row_counts)]
-        nonzero = np.flatnonzero(values)
-        owners = np.repeat(np.arange(len(chosen)), row_counts)[nonzero]
-        products = values[nonzero] * codes[entries[nonzero]]
-        sums = np.bincount(owners, weights=products, minlength=len(chosen))
-        scales = sparse.scales[named, side].astype(np.float32)[slots]
-        scores[side, chosen] = sums.astype(np.float32) * scales
+        begins = getattr(sparse, f"{name}_begins")
+        columns = _side_by_side(getattr(sparse, f"{name}_columns"), begins, hit).astype(np.int32)
+        columns += np.repeat(shifts, begins[hit + 1] - begins[hit])
+        values = np.where(matched, weights[at], np.float32(0)).take(columns)
+        nonzero = np.flatnonzero(values != 0)  # on a bool array ten times as fast as on floats
+        products = values[nonzero] * _side_by_side(getattr(sparse, f"{name}_weights"), begins, hit)[nonzero]
+        counts = _side_by_side(getattr(sparse, f"{name}_counts"), bounds, hit)
+        owners = np.searchsorted(np.cumsum(counts, dtype=np.int64), nonzero, side="right")
+        sums = np.bincount(owners, weights=products, minlength=len(counts))
+        scores[side, asked] = sums[places] * sparse.scales[hit[slots], side].astype(np.float32)
     return scores[0], scores[1]
 
 
-def _entry_starts(
-    counts: NDArray[np.uint8], begins: Int64, passages: Int64, first_rows: Int64, token_counts: Int64
-) -> Int64:
-    """Where the entries of every row of these passages begin, rows passage by passage."""
-    lengths = token_counts[passages]
-    of_rows = counts[_expanded(first_rows[passages], lengths)].astype(np.int64)
-    before = np.cumsum(of_rows) - of_rows
-    starts = np.cumsum(lengths) - lengths
-    if not len(before):
-        return before
-    # An empty passage at the very end has no row; its shift is repeated for none.
-    shifts = begins[passages] - before[np.minimum(starts, len(before) - 1)]
-    found: Int64 = before + np.repeat(shifts, lengths)
-    return found
-
-
-def _places_of(rows: Int64, passages: Int64, first_rows: Int64, token_counts: Int64, owners: Int64) -> Int64:
-    """The position of each row among all rows of these passages, passage by passage."""
-    lengths = token_counts[passages]
-    starts = np.cumsum(lengths) - lengths
-    places: Int64 = starts[np.searchsorted(passages, owners)] + rows - first_rows[owners]
-    return places
-
-
-def _expanded(starts: Int64, lengths: Int64) -> Int64:
-    """All numbers of the ranges that begin at `starts`, one range after the other."""
-    total = int(lengths.sum())
-    offsets = np.cumsum(lengths) - lengths
-    numbers: Int64 = np.arange(total, dtype=np.int64) + np.repeat(starts - offsets, lengths)
-    return numbers
+def _side_by_side(array: NDArray[Any], starts: Int64, passages: Int64) -> NDArray[Any]:
+    """The parts of an array that belong to these passages, one after the other."""
+    parts = zip(starts[passages].tolist(), starts[passages + 1].tolist(), strict=True)
+    return np.concatenate([array[start:stop] for start, stop in parts])

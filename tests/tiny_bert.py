@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -12,7 +13,7 @@ from torch import Tensor
 from tests.tiny_encoder import tiny_config, tiny_tokenizer_json, tiny_weights
 
 
-def bert_config(**changes: object) -> dict[str, object]:
+def bert_config(**changes: Any) -> dict[str, Any]:
     """Return a Hugging Face `config.json` of the tiny backbone."""
     b = tiny_config().backbone
     values = {
@@ -49,15 +50,19 @@ def write_bert(
     torch_file: bool = False,
     vocabulary: bool = False,
     cased: bool = False,
-    **changes: object,
+    **changes: Any,
 ) -> Path:
     """Return a folder with a BERT model."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(bert_config(**changes)))
+    weights = bert_weights(prefix)
+    if (n_positions := changes.get("max_position_embeddings")) is not None:
+        positions = weights[f"{prefix}embeddings.position_embeddings.weight"]
+        weights[f"{prefix}embeddings.position_embeddings.weight"] = positions.repeat(4, 1)[:n_positions].clone()
     if torch_file:
-        torch.save(bert_weights(prefix), folder / "pytorch_model.bin")
+        torch.save(weights, folder / "pytorch_model.bin")
     else:
-        save_file(bert_weights(prefix), folder / "model.safetensors")
+        save_file(weights, folder / "model.safetensors")
     if vocabulary:
         words = json.loads(tiny_tokenizer_json())["model"]["vocab"]
         lines = sorted(words, key=lambda word: words[word])

@@ -46,7 +46,9 @@ def _json_option(function: F) -> F:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; beyond loopback keys are needed.")
 @click.option("--port", default=8080, show_default=True, help="Port to bind; 0 takes a free one.")
 @click.option("--threads", default=64, show_default=True, help="Requests handled at once.")
-@click.option("--queue-size", default=48, show_default=True, help="Queries that may wait; one more is answered 429.")
+@click.option(
+    "--queue-size", type=int, help="Queries that may wait, one more is answered 429; by default ¾ of the threads."
+)
 @click.option("--max-batch", default=32, show_default=True, help="Queries encoded and searched together.")
 @click.option("--max-wait-ms", default=2.0, show_default=True, help="How long a batch may wait for more queries.")
 @click.option("--dispatchers", default=2, show_default=True, help="Batches that run at once.")

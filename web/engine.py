@@ -131,6 +131,11 @@ class Engine:
         return self._knowledge_base.encoder.name
 
     @property
+    def calibrated_tasks(self) -> frozenset[Task]:
+        """Return the tasks whose answers have probabilities, and so may be asked with a threshold."""
+        return frozenset(self._answerer.calibrations.tasks)
+
+    @property
     def queue_depth(self) -> int:
         """Return how many queries wait."""
         return self._batcher.depth

@@ -15,14 +15,18 @@ from structlog.typing import FilteringBoundLogger
 
 
 def make_log(stream: TextIO | None = None) -> FilteringBoundLogger:
-    """Return a log that writes JSON lines to the stream, by default standard error."""
+    """Return a log that writes JSON lines to the stream, by default standard error; plain lines to a terminal."""
+    stream = stream or sys.stderr
+    if stream.isatty():
+        render: structlog.typing.Processor = structlog.dev.ConsoleRenderer(colors=False, event_key="event")
+    else:
+        render = structlog.processors.JSONRenderer(ensure_ascii=False)
     log: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.WriteLogger(stream or sys.stderr),
+        structlog.WriteLogger(stream),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.EventRenamer("event"),
-            structlog.processors.JSONRenderer(ensure_ascii=False),
+            render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger("info"),
         cache_logger_on_first_use=True,

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gunicorn.app.base import BaseApplication
 
@@ -21,6 +21,8 @@ from web.worker import EngineWorker, OneWorkerArbiter
 
 if TYPE_CHECKING:
     from flask import Flask
+
+    from kbengine.console import Output
 
 BACKLOG = 512
 _LOAD_FAILED = (OneWorkerArbiter.WORKER_BOOT_ERROR, OneWorkerArbiter.APP_LOAD_ERROR)
@@ -47,6 +49,31 @@ def serve(kb: Path, settings: ServiceSettings) -> None:
         if os.getpid() == arbiter_pid and e.code in _LOAD_FAILED:
             raise SystemExit(1) from None
         raise
+
+
+def serve_demo(kb: Path, port: int, output: Output) -> NoReturn:
+    """Say where page and API of the demo will be, and become the server of it; a taken port is replaced by a free one.
+
+    A new program instead of a call: the numeric libraries that built the demo do not survive the fork into the worker.
+    """
+    chosen = ServiceSettings(port=port)
+    try:
+        with listening_socket(chosen):
+            pass
+    except InvalidOptionError:
+        with listening_socket(ServiceSettings(port=0)) as free:
+            port = free.getsockname()[1]
+    url = address(chosen, port)
+    if output.as_json:
+        output.record({"page": f"{url}/", "api": f"{url}/v1"})
+    else:
+        output.line()
+        output.line(f"serving {kb}: page {url}/   API {url}/v1   (Ctrl-C stops)")
+        output.line(f"  curl {url}/v1/question -H 'Content-Type: application/json' \\")
+        output.line("""    -d '{"text": "Who composed the music for Spirited Away?", "k": 3}'""")
+    sys.stdout.flush()
+    arguments = ["-m", "kbengine.cli", "serve", "--kb", str(kb), "--port", str(port)]
+    os.execv(sys.executable, [sys.executable, *arguments])
 
 
 def check_keys(kb: Path, settings: ServiceSettings) -> None:
@@ -141,7 +168,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         set_up_library_logs()
         try:
             batching = BatchingOptions(
-                settings.max_batch, settings.max_wait_ms, settings.queue_size, settings.dispatchers
+                settings.max_batch, settings.max_wait_ms, settings.queue_limit, settings.dispatchers
             )
             self._engine = Engine.open(self._kb, EngineOptions(batching))
             return create_app(settings, self._engine)

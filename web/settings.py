@@ -32,7 +32,8 @@ class ServiceSettings:
         deadline_s: How long a query may take before it is answered 504.
         drain_s: After SIGTERM: how long new requests are still taken while /readyz already says 503.
         graceful_s: After that: how long requests in flight may take to finish.
-        queue_size: Queries that may wait; one more is answered 429.
+        queue_size: Queries that may wait; one more is answered 429. Each waits in a thread, so they are fewer than the
+            threads; None is three quarters of those, which leaves threads for refusing and for everything else.
         max_batch: Queries encoded and searched together.
         max_wait_ms: How long a batch waits for more queries, and only when others are waiting already.
         dispatchers: Batches that run at once.
@@ -49,7 +50,7 @@ class ServiceSettings:
     deadline_s: float = 30.0
     drain_s: float = 0.0
     graceful_s: float = 30.0
-    queue_size: int = 48
+    queue_size: int | None = None
     max_batch: int = 32
     max_wait_ms: float = 2.0
     dispatchers: int = 2
@@ -61,18 +62,23 @@ class ServiceSettings:
         for name, low, high in (
             ("port", 0, 65_535),
             ("threads", 2, 1024),
-            ("queue_size", 1, 100_000),
+            ("queue_limit", 1, self.threads - 1),
             ("max_batch", 1, 1024),
             ("dispatchers", 1, 64),
             ("cache_entries", 0, 1_000_000),
         ):
             value = getattr(self, name)
             if not low <= value <= high:
-                raise InvalidOptionError(f"{name} is {value}, wanted {low:,} to {high:,}")
+                raise InvalidOptionError(f"{name.replace('limit', 'size')} is {value}, wanted {low:,} to {high:,}")
         for name, least in (("deadline_s", 0.001), ("drain_s", 0.0), ("graceful_s", 0.0), ("max_wait_ms", 0.0)):
             value = getattr(self, name)
             if not least <= value <= 86_400:
                 raise InvalidOptionError(f"{name} is {value}, wanted {least:g} to 86,400")
+
+    @property
+    def queue_limit(self) -> int:
+        """Return how many queries may wait."""
+        return max(1, self.threads * 3 // 4) if self.queue_size is None else self.queue_size
 
     @property
     def on_loopback(self) -> bool:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
 import select
+import signal
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.arbiter import Arbiter
@@ -23,7 +27,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     """
 
     drain_s = 0.0
-    _draining = False
+    _closes_at: float | None = None
 
     def load_wsgi(self) -> None:
         """Load the engine; its size decides how long that takes, so the arbiter is told that we live."""
@@ -37,18 +41,31 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             heart.join()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Begin to stop; a second SIGTERM ends the draining."""
+        """Begin to stop; a second SIGTERM ends the draining.
+
+        A signal's handler runs between any two steps of the main thread: it takes no lock that those may hold, so it
+        starts no thread and touches no pool.
+        """
         service = self._service()
-        if service is not None:
-            service.stopping.set()
-        if self._draining or service is None or self.drain_s <= 0:
+        if service is None or self._closes_at is not None or self.drain_s <= 0:
+            if service is not None:
+                service.stopping.set()
             super().handle_exit(sig, frame)
             return
-        self._draining = True
-        self.cfg.set("keepalive", 0)
-        timer = threading.Timer(self.drain_s, super().handle_exit, (sig, frame))
-        timer.daemon = True
-        timer.start()
+        self._closes_at = time.monotonic() + self.drain_s
+        service.stopping.set()
+        self.max_keepalived = 0  # answers from now on say that the connection is closed; those that promised more hold
+
+    def handle_quit(self, sig: int, frame: Any) -> None:  # noqa: ARG002 - gunicorn passes both
+        """Stop at once. What is being written is wholly there or not at all, as after any other end of a process."""
+        os._exit(0)
+
+    def notify(self) -> None:
+        """Tell the arbiter that we live, once a second at least; close the address when the draining is over."""
+        super().notify()
+        if self._closes_at is not None and time.monotonic() >= self._closes_at:
+            self._closes_at = math.inf
+            super().handle_exit(signal.SIGTERM, None)
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """Take requests or leave them waiting; when stopping, take what waits already and close the address.

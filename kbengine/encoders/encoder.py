@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from kbengine.encoders.checkpoint import CONFIG_FILE, fingerprints, read_checkpoint
 from kbengine.encoders.config import Architecture, EncoderConfig
 from kbengine.encoders.device import DTypeChoice, choose_device, choose_passage_dtype
 from kbengine.encoders.model import PhraseModel
-from kbengine.encoders.query_input import QueryInput, query_ids
+from kbengine.encoders.query_input import QueryIds, QueryInput, query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
 from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, plan_batches, windows
@@ -139,8 +140,11 @@ class Encoder:
         prepack: bool = True,
         sparse: SparseEncoder | None = None,
         truecaser: Truecaser | None = None,
+        directory: Path | None = None,
     ) -> None:
         """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in."""
+        self.directory = directory
+        self._prepack = prepack
         self.name = name
         self.fingerprint = fingerprint
         self.passage_fingerprint = passage_fingerprint
@@ -200,6 +204,7 @@ class Encoder:
             prepack=prepack,
             sparse=sparse,
             truecaser=checkpoint.truecaser,
+            directory=directory,
         )
 
     @classmethod
@@ -233,6 +238,24 @@ class Encoder:
         plain = copy.copy(self)
         plain.sparse = None
         return plain
+
+    def with_query_weights(self, weights: Mapping[str, Tensor], *, name: str, fingerprint: str) -> Encoder:
+        """Return an encoder that shares everything with this one but query modules: its passage vectors are the same.
+
+        Args:
+            weights: float32 tensors of whole query modules, as in `PhraseModel.with_query_weights`.
+            name: its name.
+            fingerprint: what answers made with it carry.
+        """
+        tuned = copy.copy(self)
+        tuned.name, tuned.fingerprint = name, fingerprint
+        tuned._model = self._model.with_query_weights(weights, self.device, prepack=self._prepack)
+        return tuned
+
+    def query_ids(self, inputs: Sequence[QueryInput], *, truncate: bool = False) -> list[QueryIds]:
+        """Return the token ids that each query becomes; arguments and errors as of `encode_queries`."""
+        inputs = restored(inputs, self._truecaser)
+        return query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
 
     @property
     def d(self) -> int:
@@ -294,8 +317,7 @@ class Encoder:
             QueryTooLongError: a query is too long and `truncate` is not set.
             QueryError: a query is not valid Unicode or of no known kind.
         """
-        inputs = restored(inputs, self._truecaser)
-        queries = query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
+        queries = self.query_ids(inputs, truncate=truncate)
         n_tokens = np.array([len(query.ids) for query in queries], dtype=np.int64)
         start, end, passage = (np.empty((len(queries), self.d), dtype=np.float32) for _ in range(3))
         sparse: list[SparseQuery | None] = [None] * len(queries)

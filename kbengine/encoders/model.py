@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -21,6 +23,9 @@ from kbengine.encoders.fused import FusedStack
 _USUAL_PASSAGE_ROWS = 2048
 _USUAL_QUERY_ROWS = 12
 _INITIAL_STD = 0.02
+
+QUERY_PREFIX = "query_"
+"""How the names of the query side's tensors begin, in both architectures."""
 
 
 class QueryOutput(NamedTuple):
@@ -104,6 +109,28 @@ class PhraseModel(nn.Module, ABC):
         self.phrase_encoder.fuse(device, passage_dtype, _USUAL_PASSAGE_ROWS, prepack=prepack)
         return self.eval().requires_grad_(False).to(device)
 
+    def with_query_weights(
+        self, weights: Mapping[str, Tensor], device: torch.device, *, prepack: bool = True
+    ) -> PhraseModel:
+        """Return a model for inference that shares everything with this one but the query modules of these weights.
+
+        Args:
+            weights: float32 tensors under this model's names, whole modules (a head, a tower) of its query side.
+            device: where this model is.
+            prepack: whether to reorder weights for oneDNN on a CPU that has it.
+        """
+        source = empty_model(self.config)
+        model = copy.copy(self)
+        model._modules = dict(self._modules)
+        for top in sorted({name.partition(".")[0] for name in weights}):
+            module = getattr(source, top)
+            own = {name.removeprefix(f"{top}."): each for name, each in weights.items() if name.startswith(f"{top}.")}
+            module.load_state_dict(own, strict=True, assign=True)
+            if isinstance(module, Tower):
+                module.fuse(device, torch.float32, _USUAL_QUERY_ROWS, prepack=prepack)
+            model._modules[top] = module.eval().requires_grad_(False).to(device)
+        return model
+
     def _passage_embeddings(self) -> BertEmbeddings:
         return self.phrase_encoder.embeddings
 
@@ -168,6 +195,11 @@ class ThreeTowerModel(PhraseModel):
     def query_towers(self) -> tuple[Tower, ...]:
         """Return the start and the end encoder."""
         return (self.query_start_encoder, self.query_end_encoder)
+
+
+def query_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return those of a model's tensors that only queries go through: what may change without touching an index."""
+    return {name: tensor for name, tensor in weights.items() if name.startswith(QUERY_PREFIX)}
 
 
 def build_model(config: EncoderConfig, *, dropout: float = 0.0) -> PhraseModel:

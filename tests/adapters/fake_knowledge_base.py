@@ -53,6 +53,9 @@ class FakeKnowledgeBase:
         self.queries: list[Query] = []
         self.fail_at_batch: int | None = None
 
+    def encoder_for(self, name: str | None = None) -> Any:
+        return self.encoder
+
     def info(self) -> Any:
         return SimpleNamespace(generation=self.generation)
 

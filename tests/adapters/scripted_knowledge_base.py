@@ -44,6 +44,9 @@ class ScriptedKnowledgeBase:
         self.on_search: Callable[[], None] = lambda: None
         self._script = script
 
+    def encoder_for(self, name: str | None = None) -> Any:
+        return self.encoder if name is None else SimpleNamespace(fingerprint=name * 8)
+
     def setting(self, key: str) -> Any:
         return self.settings.get(key)
 

@@ -55,6 +55,28 @@ def test_a_task_is_replaced_or_forgotten_alone() -> None:
     assert calibrations_of(without_task(value, None), encoder=ENCODER).tasks == {}
 
 
+def test_each_encoder_has_a_calibration_of_its_own() -> None:
+    """Stored side by side, forgotten alone or together."""
+    tuned = calibration("question", encoder="a" * 64, best=0.9)
+    value = stored(calibration("question"), tuned)
+
+    assert calibrations_of(value, encoder=ENCODER).tasks == {"question": calibration("question")}
+    assert calibrations_of(value, encoder="a" * 64).tasks == {"question": tuned}
+    value = without_task(value, "question", encoder="a" * 64)
+    assert calibrations_of(value, encoder=ENCODER).tasks == {"question": calibration("question")}
+    assert calibrations_of(value, encoder="a" * 64).tasks == {}
+    assert without_task(value, "question")["tasks"] == {}
+
+
+def test_the_first_version_is_read() -> None:
+    """It had one entry a task, which named its encoder."""
+    value = {"version": 1, "tasks": {"question": calibration("question").to_json()}}
+
+    assert calibrations_of(value, encoder=ENCODER).tasks == {"question": calibration("question")}
+    again = with_task(value, calibration("question", encoder="a" * 64))
+    assert calibrations_of(again, encoder=ENCODER).tasks == {"question": calibration("question")}
+
+
 @pytest.mark.parametrize(
     ("value", "notice"),
     [
@@ -63,18 +85,21 @@ def test_a_task_is_replaced_or_forgotten_alone() -> None:
             r"question .*encoder aaaaaaaaaaaa, this one is ffffffffffff",
         ),
         (stored(calibration("question", weights=Weights(1, 7, 3))), r"question .*fitted with Weights.*7.* now"),
-        ({"version": VERSION + 1, "tasks": {}}, f"version {VERSION + 1}, this kbengine reads {VERSION}"),
+        ({"version": VERSION + 1, "tasks": {}}, f"version {VERSION + 1}, this kbengine reads up to {VERSION}"),
         ({"version": VERSION}, "all tasks"),
         ([1], "all tasks"),
         ({"version": VERSION, "tasks": {"question": {}}}, "question .*not whole"),
         ({"version": VERSION, "tasks": {"question": 5}}, "question .*not whole"),
+        ({"version": VERSION, "tasks": {"question": {ENCODER: {}}}}, "question .*not whole"),
         (
             {
                 "version": VERSION,
                 "tasks": {
                     "question": {
-                        **calibration().to_json(),
-                        "confidence": {**calibration().to_json()["confidence"], "features": []},
+                        ENCODER: {
+                            **calibration().to_json(),
+                            "confidence": {**calibration().to_json()["confidence"], "features": []},
+                        }
                     }
                 },
             },

@@ -62,6 +62,7 @@ def compare() -> BaseResponse:
         "units": [(unit, unit.capitalize()) for unit in UNITS],
         "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
         "max_k": limits.K,
+        "is_calibrated": first.task in service.engine.calibrated_tasks,
         "search_address": first.address(url_for("page.ask")),
         "problem": None,
     }

@@ -48,8 +48,8 @@ TEACHING: dict[Task, str] = {
     "entity-linking": "The document that a name in your text means, and the passage that speaks for it.",
     "dialogue": "Documents that the last turn is about, with the sentence that could answer it.",
 }
-MAX_ADDRESS_CHARS = 3800
-"""Longer addresses are refused by common servers; such a search is shown, but has no link."""
+MAX_ADDRESS_CHARS = 7500
+"""Longer addresses are refused by the server; such a search is shown, but has no link."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
         "units": [(unit, unit.capitalize()) for unit in UNITS],
         "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
         "max_k": limits.K,
+        "is_calibrated": asking.task in service.engine.calibrated_tasks,
         "max_text": limits.TEXT_CHARS,
         "relations": RelationTable.load() if asking.task == "slot-filling" else (),
         "counts": counts,

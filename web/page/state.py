@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flask import Response, make_response, redirect, render_template, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from web.guards import FORM_TYPES, body
+from web.guards import FORM_TYPES, access, body
 from web.page.answer_view import Bar
 from web.service import current_service
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SEVERITIES = {
     "error": "restore a backup",
-    "repairable": "run 'kbengine repair'",
+    "repairable": "run 'kbengine verify --repair'",
     "derived": "rebuilt by itself when next opened",
     "leftover": "removed by the next change",
 }
@@ -50,6 +50,7 @@ def status() -> Response:
     return make_response(render_template("page/status.html", **values))
 
 
+@access("admin")
 @body(*FORM_TYPES)
 def verify() -> BaseResponse:
     """Return the way back to the state; every byte is being checked meanwhile."""

@@ -77,6 +77,19 @@ def test_a_knowledge_base_built_with_sparse_heads_is_searched_with_them(tmp_path
     assert kbengine("query", question, "--kb", kb, "--strategy", "words").returncode == 2
 
 
+def test_sparse_rows_can_be_left_out_of_a_build(tmp_path: Path, pages: Path) -> None:
+    """`--no-sparse` stores dense vectors only."""
+    encoder = write_sparse_encoder(tmp_path / "encoder")
+    sizes = {}
+    for name, options in (("with", ()), ("without", ("--no-sparse",))):
+        kb = tmp_path / name
+        done = kbengine("build", pages, "--encoder", encoder, "--kb", kb, *options, "--json")
+        assert done.returncode == 0, done.stderr
+        sizes[name] = json.loads(kbengine("info", "--kb", kb, "--json").stdout)["bytes_by_use"]["sparse"]
+
+    assert sizes["with"] > 0 and sizes["without"] == 0
+
+
 def test_encoders_without_or_with_other_heads(tmp_path: Path, pages: Path) -> None:
     """Without heads the rows are left alone; other heads are refused; where no rows are, heads go unused."""
     first = Encoder.load(write_sparse_encoder(tmp_path / "first"), device="cpu", dtype="float32")

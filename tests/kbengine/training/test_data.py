@@ -179,7 +179,7 @@ def test_open_questions_take_the_first_context_with_an_answer_and_their_hard_neg
             "question": "who built it",
             "answers": ["a King"],
             "positive_ctxs": [{"title": "T", "text": "Nothing."}, {"title": "T", "text": OSLO, "passage_id": "7"}],
-            "hard_negative_ctxs": [{"text": "Another castle."}, {"text": "A third."}],
+            "hard_negative_ctxs": [{"text": "Another castle.", "title": "Castles"}, {"text": "A third."}],
         },
         {"question": "why", "answers": ["x"], "positive_ctxs": []},
         {"question": "why", "answers": ["x"], "positive_ctxs": [{"title": "T", "text": "y"}]},
@@ -189,7 +189,12 @@ def test_open_questions_take_the_first_context_with_an_answer_and_their_hard_neg
     data = read_training_files([path])
 
     (example,) = data.examples
-    assert example.answer_texts == ("a king",) and example.negatives == ("Another castle.",) and example.doc_id == "7"
+    assert (
+        example.answer_texts == ("a king",)
+        and example.negatives == ("Another castle.",)
+        and example.negative_titles == ("Castles",)
+        and example.doc_id == "7"
+    )
     assert data.report.unusable == {"no positive context": 1, "answer in no positive context": 1}
 
 

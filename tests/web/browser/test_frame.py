@@ -56,6 +56,15 @@ def violations(page: Page, rules: Any = ALL_RULES) -> list[str]:
     ]
 
 
+def broken_labels(page: Page) -> list[str]:
+    """Short labels of the page's own that do not stand on one line."""
+    return page.evaluate(
+        """[...document.querySelectorAll(".site-nav a, .wordmark, .tabs__tab, .segments__item span, .parts th, dt")]
+            .filter((one) => one.offsetParent && one.offsetHeight > 1.9 * parseFloat(getComputedStyle(one).lineHeight))
+            .map((one) => one.outerHTML)"""
+    )
+
+
 def told(found: dict[str, tuple[int, list[str]]]) -> str:
     """What is wrong, a line each; empty when nothing is."""
     lines = [f"{name}: {px} px too wide" for name, (px, _) in found.items() if px]
@@ -78,7 +87,7 @@ def test_every_page_fits_every_width_and_is_accessible(browser, demo):
             open_everything(page)
             for width in (1280, 800, 600, 360):
                 page.set_viewport_size({"width": width, "height": 780})
-                found[f"{name} at {width}"] = (overflow_px(page), [])
+                found[f"{name} at {width}"] = (overflow_px(page), broken_labels(page))
             found[f"{name}, light"] = (0, violations(page))
             page.emulate_media(color_scheme="dark")
             found[f"{name}, dark"] = (0, violations(page, CONTRAST))

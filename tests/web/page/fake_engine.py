@@ -12,11 +12,12 @@ from adapters.answerer import AnswerOptions
 from adapters.answers import Answer, Evidence, TaskAnswer
 from adapters.kilt.submission import PageProvenance
 from adapters.requests import LinkingRequest, TaskRequest, task_of
+from adapters.tasks import TASKS
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import KBError, UnknownDocumentError
 from kbengine.results import DocumentRef, PassageRef, ScoreParts, Span
 from storage.alias_records import NewAlias
-from storage.information import HistoryEntry, KBInfo
+from storage.information import HistoryEntry
 from storage.settings import KBSettings
 from web.library import AliasPage, DocumentPage, StoredDocument
 from web.verifying import VerifyState
@@ -83,6 +84,7 @@ class FakeEngine:
         self.path = path
         self.generation = 7
         self.encoder_fingerprint, self.encoder_name = "f" * 64, "fake"
+        self.calibrated_tasks = frozenset(TASKS)
         self.queue_depth = self.pending_writes = 0
         self.problem = None
         self.failure: Exception | None = None
@@ -175,9 +177,9 @@ class FakeEngine:
             del self.names[doc_id][name]
         return self._commit()
 
-    def info(self) -> KBInfo:
+    def info(self) -> Any:
         n_passages = sum(len(one.passages) for one in self.stored.values())
-        return KBInfo(
+        return SimpleNamespace(
             path=self.path,
             settings=KBSettings("fake", "f" * 64, 4),
             generation=self.generation,
@@ -185,6 +187,7 @@ class FakeEngine:
             passages=n_passages,
             tokens_stored=10 * n_passages,
             tokens_total=20 * n_passages,
+            kept_fraction=0.5,
             tombstones=1,
             aliases=3,
             links=0,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adapters.requests import QuestionRequest
 from kbengine.results import DocumentRef, PassageRef, ScoreParts, Span
 from tests.web.page.fake_engine import TEXT, answer, evidence, task_answer
-from web.page.answer_view import answer_list, safe_source
+from web.page.answer_view import answer_list, safe_source, timing_bars
 from web.page.passages import marked_pieces, pieces, sentence_pieces
 
 
@@ -124,10 +124,18 @@ def test_score_bars_stay_within_their_frame(scores):
 def test_stages_fill_the_total():
     """What no stage accounts for is shown as 'other'."""
     result = task_answer(QuestionRequest("q"), answer(), timings_ms={"encode": 10.0, "rescore": 2.5, "total": 20.0})
-    bars = answer_list(result, kb_name="kb").timings
+    bars = timing_bars([result])
 
     assert [bar.name for bar in bars] == ["encode", "rescore", "other"]
     assert sum(bar.width_percent for bar in bars) == pytest.approx(100, abs=0.1)
+
+
+def test_the_total_counts_the_wait_for_a_batch():
+    """The number shown is the sum of the stages beside it."""
+    result = task_answer(QuestionRequest("q"), answer(), timings_ms={"encode": 10.0, "total": 11.0, "queue": 5.0})
+
+    assert answer_list(result, kb_name="kb").total_ms == pytest.approx(15.0)
+    assert [bar.name for bar in timing_bars([result])] == ["encode", "queue"]
 
 
 def test_a_title_without_text_is_shown_by_its_id():

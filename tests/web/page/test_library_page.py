@@ -260,11 +260,14 @@ def test_pages_keep_browsers_sending_their_origin(client):
 
 def test_a_name_that_was_made_to_lead_here_is_refused(client):
     """DNS rebinding: a stranger's host name resolves to this machine."""
-    assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
+    assert client.get("/", headers={"Host": "evil.example"}).status_code == 403
 
 
-@pytest.mark.parametrize(("scope", "read", "write"), [(None, 401, 401), ("read", 200, 403), ("write", 200, 303)])
-def test_with_keys_the_browser_is_asked_and_scopes_hold(tmp_path, scope, read, write):
+@pytest.mark.parametrize(
+    ("scope", "read", "write", "admin"),
+    [(None, 401, 401, 401), ("read", 200, 403, 403), ("write", 200, 303, 403), ("admin", 200, 303, 303)],
+)
+def test_with_keys_the_browser_is_asked_and_scopes_hold(tmp_path, scope, read, write, admin):
     """The key is the password of HTTP Basic: no cookie, no script, and a reading key cannot write."""
     engine = FakeEngine(tmp_path)
     client = create_app(ServiceSettings(require_key=True), engine, log_stream=io.StringIO()).test_client()
@@ -278,3 +281,7 @@ def test_with_keys_the_browser_is_asked_and_scopes_hold(tmp_path, scope, read, w
     if scope is None:
         assert first.headers["WWW-Authenticate"].startswith("Basic")
     assert client.post("/document/delete", data={"id": "vell"}, auth=auth).status_code == write
+    assert client.post("/status/verify", data={"now": ""}, auth=auth).status_code == admin
+    assert client.post("/", data={"task": "question", "q": "x"}, auth=auth).status_code == (
+        401 if auth is None else 303
+    )

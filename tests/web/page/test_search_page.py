@@ -107,6 +107,15 @@ def test_a_probability_is_shown_when_there_is_one(client, engine):
     assert "87 %" in soup(client.get("/?q=x")).select_one(".answer__score").text
 
 
+def test_a_threshold_is_offered_where_there_are_probabilities(client, engine):
+    """Without a calibration nothing could reach it; a link that has one still shows what is wrong."""
+    assert soup(client.get("/")).select_one("input[name=threshold]")
+    engine.calibrated_tasks = frozenset()
+
+    assert not soup(client.get("/")).select_one("input[name=threshold]")
+    assert soup(client.get("/?q=x&threshold=0.5")).select_one("input[name=threshold]")["value"] == "0.5"
+
+
 def test_no_answer_below_the_threshold_says_why_and_what_to_do(client, engine):
     """The best candidate's probability, the one wanted, and the way to see it anyway."""
     engine.respond = lambda request, _: task_answer(
