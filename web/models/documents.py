@@ -170,7 +170,12 @@ class KnowledgeBaseBody(Body):
     links: int
     bytes: int
     bytes_by_kind: dict[str, int]
+    bytes_by_use: dict[str, int]
     bytes_per_vector: float | None
+    bytes_per_vector_without_text: float | None
+    index: str
+    index_quantiser: str
+    int8_vectors: str
     encoder: str
     encoder_fingerprint: str
     dimension: int

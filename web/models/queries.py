@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from kbengine.query import Effort, SearchOptions, Unit, Weights
+from kbengine.query import Effort, SearchOptions, Strategy, Unit, Weights
 from web import limits
 from web.engine import SearchRequest
 from web.models.base import Body, Text, Whole
@@ -25,15 +25,19 @@ SpanPair = Annotated[list[Offset], Field(min_length=2, max_length=2)]
 
 
 class WeightsBody(Body):
-    """The weights of the three signals: score = phrase, passage and lexical part, each times its weight."""
+    """The weights of the signals: score = phrase, passage and lexical part, each times its weight.
+
+    The sparse part counts as a part of the phrase's, times its own weight.
+    """
 
     phrase: Weight
     passage: Weight
     lexical: Weight
+    sparse: Weight = 1.0
 
     def weights(self) -> Weights:
         """Return the weights as the search takes them."""
-        return Weights(self.phrase, self.passage, self.lexical)
+        return Weights(self.phrase, self.passage, self.lexical, self.sparse)
 
 
 class Options(Body):
@@ -43,7 +47,8 @@ class Options(Body):
     unit: Unit | None = Field(None, description="What an answer is.")
     effort: Effort = Field("normal", description="How many candidates are looked at.")
     nprobe: Lists | None = Field(None, description="Clusters probed per segment, instead of effort.")
-    weights: WeightsBody | None = Field(None, description="Of the three signals, instead of the task's own.")
+    strategy: Strategy | None = Field(None, description="Where candidates come from; by default the task's, hybrid.")
+    weights: WeightsBody | None = Field(None, description="Of the signals, instead of the task's own.")
     explain: bool = Field(False, description="Give the parts of each score.")
     truncate: bool = Field(False, description="Cut a text that is too long for the encoder instead of refusing it.")
     deadline_ms: Milliseconds | None = Field(
@@ -75,6 +80,7 @@ class TaskQuery(Options):
             explain=self.explain,
             truncate=self.truncate,
             nprobe=self.nprobe,
+            strategy=self.strategy,
         )
 
 
@@ -167,6 +173,7 @@ class SearchQuery(Options):
             weights=None if self.weights is None else self.weights.weights(),
             effort=self.effort,
             nprobe=self.nprobe,
+            strategy=self.strategy,
             max_phrase_tokens=self.max_phrase_tokens,
             explain=self.explain,
             truncate=self.truncate,

@@ -194,6 +194,7 @@ class FakeEngine:
             segments=2,
             segment_rows=12,
             bytes_by_kind={"database": 3000, "segments": 2_000_000, "index": 0, "encoders": 0},
+            bytes_by_use={"vectors": 1_500_000, "sparse": 0, "index": 0, "text": 503_000},
             last_commits=(HistoryEntry(self.generation, "2026-01-02T03:04:05.678+00:00", "add", 1, 0, 0, None),),
         )
 
