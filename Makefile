@@ -15,7 +15,7 @@ $(VENV)/.development: $(VENV)/.runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.runtime  ## build the bundled knowledge base and answer one query of each task
+demo: $(VENV)/.runtime  ## build the bundled knowledge base, answer one query of each task, serve page and API until Ctrl-C
 	$(BIN)/kbengine demo --kb $(DEMO_KB)
 
 lint: $(VENV)/.development

@@ -17,7 +17,7 @@ from adapters.queries import left_out_turns, query_of
 from adapters.requests import LinkingRequest, TaskRequest, task_of
 from adapters.tasks import Task
 from kbengine.errors import InvalidOptionError, StateError
-from kbengine.query import EFFORTS, MAX_K, UNITS, Effort, Query, Unit, Weights
+from kbengine.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Query, Strategy, Unit, Weights
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase
@@ -43,6 +43,7 @@ class AnswerOptions:
         explain: Give the parts of each score.
         truncate: Cut a question or slot that is too long instead of refusing it.
         nprobe: Clusters probed per segment, instead of `effort`.
+        strategy: Where candidates come from, see `kbengine.query.Strategy`; probabilities are for the task's own alone.
         encoder: The name of an encoder tuned for the knowledge base; None is the one it was opened with.
     """
 
@@ -54,6 +55,7 @@ class AnswerOptions:
     explain: bool = False
     truncate: bool = False
     nprobe: int | None = None
+    strategy: Strategy | None = None
     encoder: str | None = None
 
     def __post_init__(self) -> None:
@@ -63,6 +65,8 @@ class AnswerOptions:
             raise InvalidOptionError(f"unit is {self.unit!r}, wanted one of {', '.join(UNITS)}")
         if self.effort not in EFFORTS:
             raise InvalidOptionError(f"effort is {self.effort!r}, wanted one of {', '.join(EFFORTS)}")
+        if self.strategy is not None and self.strategy not in STRATEGIES:
+            raise InvalidOptionError(f"strategy is {self.strategy!r}, wanted one of {', '.join(STRATEGIES)}")
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise InvalidOptionError(
                 f"the threshold is {self.threshold}, wanted a probability from 0 (answer always) to 1"
@@ -183,6 +187,7 @@ class Answerer:
                 query,
                 weights=options.weights or calibrations.weights(task_of(request)),
                 unit=options.unit or DEFAULT_UNITS[task_of(request)],
+                strategy=options.strategy or query.strategy,
             )
             for request, query in zip(requests, queries, strict=True)
         ]
@@ -205,6 +210,8 @@ def _judge(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _J
         why_not = f"probabilities are about {DEFAULT_UNITS[task]}s; leave the unit out"
     elif options.weights not in (None, found.weights):
         why_not = "probabilities are for the task's own weights; leave the weights out"
+    elif options.strategy not in (None, Query.strategy):
+        why_not = "probabilities are for the task's own strategy; leave the strategy out"
     if found is None or why_not is not None:
         if options.threshold:
             raise InvalidOptionError(

@@ -36,7 +36,7 @@ def _json_option(function: F) -> F:
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The submission's file, or its directory.")
 @click.option("--pages", type=int, default=10, show_default=True, help="Distinct pages a record, 5 or more.")
 @click.option("--batch-size", type=int, default=64, show_default=True, help="Records searched at once.")
-@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="normal", show_default=True)
+@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="low", show_default=True)
 @click.option("--threshold", type=float, help="Leave answers less probable than this blank; by default none is.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished file of the same settings.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")

@@ -104,7 +104,8 @@ def candidates_of(
     for hit in hits:
         if hit.parts is None:
             raise AssertionError("fitting needs the parts of the scores: search with explain=True")
-        parts.append((hit.parts.start + hit.parts.end, hit.parts.passage, hit.parts.lexical))
+        of_phrase = hit.parts.start + hit.parts.end + hit.parts.sparse
+        parts.append((of_phrase, hit.parts.passage, hit.parts.lexical))
         pages.append(numbers.setdefault(hit.document.doc_id, len(numbers)))
         span = trimmed_span(hit.passage.text, hit.phrase)
         is_answer.append(bool(wanted) and norm(hit.passage.text[span.start : span.end]) in wanted)

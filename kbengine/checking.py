@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kbengine.errors import CorruptError
 from kbengine.identity import check_encoder
+from kbengine.sparse.agreement import agreeing_encoder
 from storage.records import NewPassage, StoredPassage
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ def reencoder(encoder: Encoder) -> Callable[[Sequence[StoredPassage]], list[NewP
                     f"passage {passage.passage_id} has {len(vectors.starts)} tokens, token {int(kept[-1])} was stored; "
                     "its text is not what was encoded: restore kb.sqlite from a backup"
                 )
+            keep = np.zeros(len(vectors.starts), dtype=np.bool_)
+            keep[kept] = True
             again.append(
                 NewPassage(
                     ordinal=passage.ordinal,
@@ -44,6 +49,7 @@ def reencoder(encoder: Encoder) -> Callable[[Sequence[StoredPassage]], list[NewP
                     filter_logits=vectors.filter_logits[kept],
                     passage_vector=vectors.passage_vector,
                     n_tokens=len(vectors.starts),
+                    sparse=None if vectors.sparse is None else vectors.sparse.rows(keep),
                 )
             )
         return again
@@ -78,4 +84,4 @@ def _own_encoder(path: Path, encoder: Encoder | None) -> Encoder:
         settings = reader.settings
     encoder = encoder or Encoder.load(settings.encoder_name)
     check_encoder(encoder, settings, path)
-    return encoder
+    return agreeing_encoder(encoder, settings.sparse_model, path)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
 from kbengine.filtering import FilterOptions
 from kbengine.identity import check_encoder
-from kbengine.query import Effort, Query, SearchOptions, Unit, Weights
+from kbengine.query import Effort, Query, SearchOptions, Strategy, Unit, Weights
+from kbengine.sparse.agreement import agreeing_encoder
 from storage.alias_records import NewAlias
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from kbengine.tuning.tuned_encoders import TunedInfo
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
+    from storage.gpu import IndexDevice
     from storage.information import KBInfo
+    from storage.reader import KBReader
     from storage.records import JSON, Commit, DocumentRecord
 
 
@@ -35,6 +38,7 @@ class KnowledgeBaseOptions:
     device: str = "auto"
     dtype: DTypeChoice = "auto"
     lock_timeout_s: float = 10.0
+    index_device: IndexDevice = "cpu"
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -48,6 +52,7 @@ class SearchKeywords(TypedDict, total=False):
     max_phrase_tokens: int | None
     explain: bool
     truncate: bool
+    strategy: Strategy | None
     encoder: str | None
 
 
@@ -65,14 +70,16 @@ class KnowledgeBase:
         from storage.reader import KBReader
 
         self.path = path
-        self.encoder = encoder
         self._options = options
-        self._reader = KBReader.open(path)
+        self._reader = KBReader.open(path, index_device=options.index_device)
+        settings = self._reader.settings
         try:
-            check_encoder(encoder, self._reader.settings, path)
+            check_encoder(encoder, settings, path)
+            encoder = agreeing_encoder(encoder, settings.sparse_model, path)
         except EncoderMismatchError:
             self._reader.close()
             raise
+        self.encoder = encoder
         self._tuned = TunedEncoders(path, encoder)
         self._default = tuned
         self._write_lock = threading.Lock()
@@ -151,6 +158,7 @@ class KnowledgeBase:
             **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there
                 are no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`,
                 `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it),
+                `strategy` (dense, dfs, sfs, hybrid: where candidates come from),
                 `encoder` (the name of an encoder tuned for this knowledge base).
 
         Raises:
@@ -349,12 +357,29 @@ class KnowledgeBase:
         """Return counts, sizes, settings and the last commits."""
         return self._reader.info()
 
-    def close(self) -> None:
-        """Finish background merging, give the writer lock back and close all files."""
+    @property
+    def reader(self) -> KBReader:
+        """Return the reader behind the searches: listings, texts and snapshots."""
+        return self._reader
+
+    @property
+    def writing(self) -> Literal["no", "idle", "merging"]:
+        """Tell whether this process holds the writer lock, and whether it is merging segments in the background."""
+        with self._write_lock:
+            if self._writer is None:
+                return "no"
+            return "merging" if self._writer.merging else "idle"
+
+    def release_writer(self) -> None:
+        """Finish background merging and give the writer lock back, so that other processes may write."""
         with self._write_lock:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+
+    def close(self) -> None:
+        """Finish background merging, give the writer lock back and close all files."""
+        self.release_writer()
         self._reader.close()
 
     def _open_writer(self) -> Any:

@@ -1,1 +1,1 @@
-"""Runs that make what the project ships or reports, from data to figures, each in one command."""
+"""Whole trainings as scripts: the default encoder, and the papers' findings measured again."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from adapters.kilt.normalise import norm
 from adapters.kilt.records import Output, TaskRecord
-from kbengine.reading.normalise import norm
 
 PAGE_KEYS: tuple[str, ...] = ("wikipedia_id",)
 PARAGRAPH_KEYS: tuple[str, ...] = ("wikipedia_id", "start_paragraph_id", "end_paragraph_id")

@@ -50,7 +50,7 @@ def checkpoint(
     \b
     Example:
       kbengine densephrases checkpoint densephrases-multi --base spanbert-base-cased --out dp-multi
-      kbengine densephrases checkpoint query-ft --phrase-encoder densephrases-multi --base spanbert-base-cased --out q
+      kbengine densephrases checkpoint my-query-ft --phrase-encoder dp-multi --base spanbert-base-cased --out dp-mine
     """
     from kbengine.console import Output
     from kbengine.densephrases.checkpoint import import_checkpoint

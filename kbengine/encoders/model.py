@@ -81,9 +81,17 @@ class PhraseModel(nn.Module, ABC):
             return states.new_zeros(states.shape[0], states.shape[2])
         return masked_mean(states, is_token)
 
-    @abstractmethod
     def query_vectors(self, input_ids: Tensor, is_token: Tensor | None) -> QueryOutput:
         """Return the vectors of queries, (B, T) int64 → three of (B, H); arguments as of `passage_states`."""
+        return self.query_output(self.query_states(input_ids, is_token), is_token)
+
+    @abstractmethod
+    def query_states(self, input_ids: Tensor, is_token: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the last hidden states of queries for the start and the end side, (B, T) int64 → two of (B, T, H)."""
+
+    @abstractmethod
+    def query_output(self, states: tuple[Tensor, Tensor], is_token: Tensor | None) -> QueryOutput:
+        """Return the vectors of queries from what `query_states` gave."""
 
     @abstractmethod
     def query_towers(self) -> tuple[Tower, ...]:
@@ -143,11 +151,15 @@ class SharedQueryModel(PhraseModel):
         self.query_end_head = nn.Linear(H, H)
         self.filter_head = nn.Linear(H, 2)
 
-    def query_vectors(self, input_ids: Tensor, is_token: Tensor | None) -> QueryOutput:
-        """Return the vectors of queries: heads of [CLS], and the mean over all tokens."""
+    def query_states(self, input_ids: Tensor, is_token: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the query encoder's states, twice the same."""
         states = self.query_encoder.encoder(self.embeddings(input_ids), attention_mask(is_token))  # (B, T, H)
-        cls = states[:, 0]
-        pooled = self._pooled_query(masked_mean(states, is_token))
+        return states, states
+
+    def query_output(self, states: tuple[Tensor, Tensor], is_token: Tensor | None) -> QueryOutput:
+        """Return the vectors of queries: heads of [CLS], and the mean over all tokens."""
+        cls = states[0][:, 0]
+        pooled = self._pooled_query(masked_mean(states[0], is_token))
         return QueryOutput(self.query_start_head(cls), self.query_end_head(cls), pooled)
 
     def query_towers(self) -> tuple[Tower, ...]:
@@ -168,10 +180,15 @@ class ThreeTowerModel(PhraseModel):
         self.query_end_encoder = Tower(config, own_embeddings=True, dropout=dropout)
         self.filter_head = nn.Linear(config.backbone.hidden_size, 2)
 
-    def query_vectors(self, input_ids: Tensor, is_token: Tensor | None) -> QueryOutput:
-        """Return the vectors of queries: [CLS] of each encoder, and the mean over the tokens of both."""
+    def query_states(self, input_ids: Tensor, is_token: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the states of the start and of the end encoder."""
         mask = attention_mask(is_token)
         start, end = (tower.encoder(tower.embeddings(input_ids), mask) for tower in self.query_towers())  # (B, T, H)
+        return start, end
+
+    def query_output(self, states: tuple[Tensor, Tensor], is_token: Tensor | None) -> QueryOutput:
+        """Return the vectors of queries: [CLS] of each encoder, and the mean over the tokens of both."""
+        start, end = states
         pooled = self._pooled_query((masked_mean(start, is_token) + masked_mean(end, is_token)) / 2)
         return QueryOutput(start[:, 0], end[:, 0], pooled)
 

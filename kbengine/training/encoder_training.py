@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections import Counter
@@ -15,15 +16,16 @@ from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
-from kbengine.errors import EncoderError, TrainingDataError
+from kbengine.errors import EncoderError, InvalidOptionError, TrainingDataError
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.training.data.reading import DataOptions, TrainingData, read_training_files
 from kbengine.training.data.report import DataReport
 from kbengine.training.development import DevelopmentSet
 from kbengine.training.examples import TrainingExample
-from kbengine.training.initial import initial_model
+from kbengine.training.initial import InitialModel, ModelOptions, initial_model
 from kbengine.training.interruption import Stop, never
 from kbengine.training.loop import train
+from kbengine.training.mining import MinedPassage, mine_negatives
 from kbengine.training.phrase_task import PhraseTask
 from kbengine.training.prepared import prepare
 from kbengine.training.processes import Processes, join_processes
@@ -180,6 +182,7 @@ def train_on(
         recipe.losses,
         seed=recipe.loop.seed,
         teacher=teacher,
+        similar_to=_similar_model(recipe, begun) if recipe.losses.similarity else None,
         evaluate=None if development is None else evaluate,
     )
     report = train(task, recipe.loop, run, resume=resume, processes=processes, progress=progress, stop=stop)
@@ -235,8 +238,6 @@ def read_examples(data: DataSection, *, seed: int = 0, progress: ProgressSink | 
     if not examples:
         raise TrainingDataError("the corpus gave no cloze question; give a corpus with longer texts, or --train FILE")
     if data.hard_negatives != "none":
-        from kbengine.training.mining import mine_negatives
-
         examples = mine_negatives(
             examples, corpus_passages(data, exclude), data.hard_negatives, n=data.n_hard_negatives, progress=progress
         )
@@ -252,10 +253,10 @@ def adapt_examples(data: DataSection, exclude: frozenset[str], *, seed: int) -> 
     return cloze_questions(_documents(data.adapt), ClozeOptions(answers))
 
 
-def corpus_passages(data: DataSection, exclude: frozenset[str]) -> list[tuple[str, str]]:
-    """Return (document id, text) of every passage that may be mined: of the pages, or of the corpus adapted to."""
+def corpus_passages(data: DataSection, exclude: frozenset[str]) -> list[MinedPassage]:
+    """Return every passage that may be mined: of the pages, or of the corpus adapted to."""
     return [
-        (document.doc_id, passage.text)
+        MinedPassage(document.doc_id, document.title, passage.text)
         for document in _documents(data.pages or data.adapt)
         if document.doc_id not in exclude
         for passage in document.passages
@@ -272,6 +273,19 @@ def _excluded(data: DataSection) -> frozenset[str]:
     from kbengine.corpus.page_list import read_page_list
 
     return frozenset() if data.exclude_pages is None else read_page_list(data.exclude_pages)
+
+
+def _similar_model(recipe: EncoderRecipe, begun: InitialModel) -> PhraseModel:
+    """Return the model whose similarities are to be kept: another one, or a copy of the initial one."""
+    if recipe.data.similar_to is None:
+        return copy.deepcopy(begun.model)
+    other = initial_model(ModelOptions(recipe.data.similar_to, passage_vector="mean"), seed=recipe.loop.seed)
+    if other.tokenizer_json != begun.tokenizer_json:
+        raise InvalidOptionError(
+            f"{recipe.data.similar_to} and {recipe.model.init} have different tokenizers, wanted one; choose another "
+            "data.similar_to"
+        )
+    return other.model
 
 
 def _reader(recipe: EncoderRecipe, processes: Processes) -> PassageReader | None:

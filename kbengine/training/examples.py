@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbengine.encoders.query_input import QueryInput
+from kbengine.errors import TrainingDataError
 from kbengine.results import Span
 
 
@@ -23,6 +24,7 @@ class TrainingExample:
         source: The data set's name, for reports and per-set figures.
         doc_id: Of the gold document in the corpus; empty when unknown.
         negatives: Texts of mined passages that look right and are not.
+        negative_titles: Their documents' titles, one for each; empty when they are not known.
     """
 
     id: str
@@ -34,6 +36,14 @@ class TrainingExample:
     source: str = ""
     doc_id: str = ""
     negatives: tuple[str, ...] = ()
+    negative_titles: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.negative_titles and len(self.negative_titles) != len(self.negatives):
+            raise TrainingDataError(
+                f"example {self.id!r} has {len(self.negatives)} negatives and {len(self.negative_titles)} titles of "
+                "them, wanted one for each, or none"
+            )
 
     @property
     def answer_texts(self) -> tuple[str, ...]:

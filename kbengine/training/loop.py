@@ -245,7 +245,9 @@ class _Run(Generic[B]):
         if found is None:
             return
         # Processes on several devices may differ in a last bit, and must not in what they decide.
-        score = float(self.processes.mean(torch.tensor([found.score], device=self.processes.device)).item())
+        score = float(
+            self.processes.mean(torch.tensor([found.score], dtype=torch.float64, device=self.processes.device)).item()
+        )
         found = replace(found, score=score)
         step = self.facts.position.step
         is_better = self.facts.best_score is None or found.score > self.facts.best_score

@@ -5,15 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from kbengine.encoders.query_input import DialogueInput, MentionInput, QueryInput, QuestionInput, SlotInput
-from kbengine.errors import MissingExtraError, TrainingDataError
+from kbengine.errors import TrainingDataError
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.training.examples import TrainingExample
-from kbengine.training.processes import EXTRA_HINT
+from kbengine.training.passage_index import PassageIndex
 
 Kind = Literal["bm25", "same-phrase"]
+
+
+class MinedPassage(NamedTuple):
+    """A passage that may be mined, with its document's id and title."""
+
+    doc_id: str
+    title: str
+    text: str
+
+
 _DEPTH = 50
 """Passages looked at for each query, best first."""
 _CHUNK = 1024
@@ -21,7 +31,7 @@ _CHUNK = 1024
 
 def mine_negatives(
     examples: Sequence[TrainingExample],
-    passages: Sequence[tuple[str, str]],
+    passages: Sequence[MinedPassage],
     kind: Kind,
     *,
     n: int = 1,
@@ -34,7 +44,7 @@ def mine_negatives(
 
     Args:
         examples: to find negatives for.
-        passages: (document id, text) of the corpus.
+        passages: those of the corpus.
         kind: which of the two.
         n: how many for each example.
         progress: shown the examples.
@@ -46,18 +56,27 @@ def mine_negatives(
     progress = progress or NoProgress()
     if not passages:
         raise TrainingDataError("there are no passages to mine negatives from; give the corpus with --pages")
-    index = PassageIndex(passages)
+    index = PassageIndex([passage.text for passage in passages])
     progress.begin("mining negatives", len(examples), "examples")
     mined: list[TrainingExample] = []
     for begin in range(0, len(examples), _CHUNK):
         some = examples[begin : begin + _CHUNK]
         queries = [_search_text(example, kind) for example in some]
         for example, found in zip(some, index.best(queries, _DEPTH), strict=True):
-            chosen = [text for doc_id, text in found if is_negative(example, doc_id, text, kind)]
-            negatives = tuple(dict.fromkeys((*example.negatives, *chosen)))[: max(n, len(example.negatives))]
-            mined.append(replace(example, negatives=negatives))
+            near = (passages[number] for number in found)
+            chosen = [each for each in near if is_negative(example, each.doc_id, each.text, kind)]
+            mined.append(_with_negatives(example, chosen, n))
         progress.advance(len(some))
     return mined
+
+
+def _with_negatives(example: TrainingExample, chosen: Sequence[MinedPassage], n: int) -> TrainingExample:
+    """Return the example with its own negatives and then mined ones, at least its own and at most n; each text once."""
+    titles = dict(zip(example.negatives, example.negative_titles or [""] * len(example.negatives), strict=True))
+    for each in chosen:
+        if len(titles) < n:
+            titles.setdefault(each.text, each.title)
+    return replace(example, negatives=tuple(titles), negative_titles=tuple(titles.values()))
 
 
 def is_negative(example: TrainingExample, doc_id: str, text: str, kind: Kind) -> bool:
@@ -67,37 +86,6 @@ def is_negative(example: TrainingExample, doc_id: str, text: str, kind: Kind) ->
     low = text.casefold()
     holds = any(_has(low, answer.casefold()) for answer in example.answer_texts)
     return holds if kind == "same-phrase" else not holds
-
-
-class PassageIndex:
-    """BM25 over passages, in memory."""
-
-    def __init__(self, passages: Sequence[tuple[str, str]]) -> None:
-        """Index the texts.
-
-        Raises:
-            MissingExtraError: bm25s is not installed.
-        """
-        try:
-            import bm25s
-        except ImportError as e:
-            raise MissingExtraError(f"mining by BM25 needs the package bm25s; {EXTRA_HINT}") from e
-        self._bm25s: Any = bm25s
-        self._passages = passages
-        self._index: Any = bm25s.BM25()
-        self._index.index(self._tokens([text for _, text in passages]), show_progress=False)
-
-    def best(self, queries: Sequence[str], depth: int) -> list[list[tuple[str, str]]]:
-        """Return the best passages of each query, best first."""
-        depth = min(depth, len(self._passages))
-        found = self._index.retrieve(self._tokens(queries), k=depth, show_progress=False, sorted=True)
-        return [
-            [self._passages[int(i)] for i, score in zip(numbers, scores, strict=True) if score > 0]
-            for numbers, scores in zip(found.documents, found.scores, strict=True)
-        ]
-
-    def _tokens(self, texts: Sequence[str]) -> Any:
-        return self._bm25s.tokenize(list(texts), stopwords="en", show_progress=False)
 
 
 def query_text(query: QueryInput) -> str:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from kbengine.encoders.model import PhraseModel, QueryOutput
 from kbengine.encoders.tokenization import TextTokenizer
@@ -57,6 +58,8 @@ class LossOptions:
         filter_trains_encoder: Whether its gradient flows into the phrase encoder.
         passage: Weight of the contrastive loss of passage vectors.
         passage_temperature: Its temperature.
+        similarity: Weight of keeping the passage vectors' similarities as they are in another model, usually the one
+            that training began with: divergence of the shares that the batch's passages have for a query.
         no_answer: "cls": the [CLS] state is the gold phrase of unanswerable examples; "skip": they are negatives only.
     """
 
@@ -73,10 +76,11 @@ class LossOptions:
     filter_trains_encoder: bool = True
     passage: float = 1.0
     passage_temperature: float = 0.05
+    similarity: float = 0.0
     no_answer: NoAnswer = "skip"
 
     def __post_init__(self) -> None:
-        for name in ("single", "negative", "distillation", "filter", "passage"):
+        for name in ("single", "negative", "distillation", "filter", "passage", "similarity"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "0 (off) or more")
         for name in ("temperature", "passage_temperature"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
@@ -85,7 +89,7 @@ class LossOptions:
         require(self.no_answer in NO_ANSWER, "no_answer", self.no_answer, f"one of {', '.join(NO_ANSWER)}")
         require(0 <= self.pre_batch_warmup <= 1, "pre_batch_warmup", self.pre_batch_warmup, "a share from 0 to 1")
         require_count("pre_batches", self.pre_batches, least=0)
-        if not any((self.single, self.negative, self.distillation, self.filter, self.passage)):
+        if not any((self.single, self.negative, self.distillation, self.filter, self.passage, self.similarity)):
             raise InvalidOptionError("every loss has the weight 0; give one of them a weight")
 
 
@@ -103,6 +107,7 @@ class PhraseTask(TrainingTask[PhraseBatch]):
         *,
         seed: int = 0,
         teacher: Sequence[Teacher | None] | None = None,
+        similar_to: PhraseModel | None = None,
         evaluate: Evaluate | None = None,
     ) -> None:
         """Put together what is trained.
@@ -114,19 +119,23 @@ class PhraseTask(TrainingTask[PhraseBatch]):
             options: the losses.
             seed: of the choice among several right answers.
             teacher: a cross-encoder's logits of each example that `data` was made from, where there are any.
+            similar_to: the model whose similarities are kept, of the same tokenizer; it is only used, never trained.
             evaluate: gives the development score of the model.
 
         Raises:
-            InvalidOptionError: the losses want a teacher, or passage vectors, that are not there.
+            InvalidOptionError: the losses want a teacher, a similar model, or passage vectors, that are not there.
         """
         super().__init__(model, len(data.examples))
         if options.distillation and teacher is None:
             raise InvalidOptionError("distillation has a weight, but no teacher is given; pass --reader or weight 0")
-        if options.passage and not model.config.has_passage_vector:
-            raise InvalidOptionError("the model has no passage vectors, wanted the weight 0 for the passage loss")
+        if (options.passage or options.similarity) and not model.config.has_passage_vector:
+            raise InvalidOptionError("the model has no passage vectors, wanted weight 0 for passage and similarity")
+        if options.similarity and (similar_to is None or not similar_to.config.has_passage_vector):
+            raise InvalidOptionError("similarity has a weight, but there is no model with passage vectors to be like")
         self.options = options
         self._data = data
         self._evaluate = evaluate
+        self._similar_to = None if similar_to is None else similar_to.eval().requires_grad_(False)
         self._queue = PreBatchQueue(options.pre_batches)
         self._queue_is_open = False
         self._collator = Collator(
@@ -149,9 +158,12 @@ class PhraseTask(TrainingTask[PhraseBatch]):
         """Return the weighted sum of the losses, and each of them."""
         batch = batch.to(processes.device)
         vectors = self._encode(batch)
+        like = self._similar_vectors(batch, processes)
         # Scores are sums over hundreds of products: in bfloat16 they would be off by more than a logit.
         with torch.autocast(processes.device.type, enabled=False):
             parts = self._parts(batch, vectors, processes)
+            if like is not None:
+                parts["similarity"] = self._similarity_loss(batch, vectors, like, processes)
         weights = asdict(self.options)
         total = sum((weights[name] * part for name, part in parts.items()), torch.zeros((), device=processes.device))
         return LossTerms(total, parts)
@@ -185,6 +197,27 @@ class PhraseTask(TrainingTask[PhraseBatch]):
         return _Vectors(
             states.float(), QueryOutput(*(each.float() for each in queries)), pooled.float(), logits.float(), mined
         )
+
+    def _similar_vectors(self, batch: PhraseBatch, processes: Processes) -> tuple[Tensor, Tensor] | None:
+        """Return the passage vectors of queries and passages in the model to be like, where it is asked for."""
+        if not self.options.similarity or self._similar_to is None:
+            return None
+        model = self._similar_to.to(processes.device)
+        with torch.no_grad():
+            states = model.passage_states(batch.passages.ids, batch.passages.is_token)
+            pooled = model.passage_vectors(states, batch.passages.is_token)
+            queries = model.query_vectors(batch.queries.ids, batch.queries.is_token).passage
+        return queries.float(), pooled.float()
+
+    def _similarity_loss(
+        self, batch: PhraseBatch, vectors: _Vectors, like: tuple[Tensor, Tensor], processes: Processes
+    ) -> Tensor:
+        sides = []
+        for queries, passages in ((vectors.queries.passage, vectors.pooled), like):
+            everyone = normalize(processes.gather(passages), dim=1)
+            sides.append(normalize(queries, dim=1) @ everyone.T / self.options.passage_temperature)
+        everything = torch.ones_like(sides[0], dtype=torch.bool)
+        return distillation_loss(sides[0], sides[1], everything, torch.ones_like(batch.answerable))
 
     def _parts(self, batch: PhraseBatch, vectors: _Vectors, processes: Processes) -> dict[str, Tensor]:
         options = self.options

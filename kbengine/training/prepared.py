@@ -115,7 +115,7 @@ def prepare(
     texts: dict[PassageText, int] = {}
     owners = [texts.setdefault(PassageText(e.title, e.passage), len(texts)) for e in examples]
     mined = [
-        tuple(texts.setdefault(PassageText("", text), len(texts)) for text in e.negatives) if with_negatives else ()
+        tuple(texts.setdefault(passage, len(texts)) for passage in _negatives(e)) if with_negatives else ()
         for e in examples
     ]
     passages, tokens = _passages(list(texts), tokenizer, config)
@@ -132,6 +132,11 @@ def prepare(
     if not prepared:
         raise TrainingDataError(f"none of {len(examples)} examples has a query that can be read; check the data")
     return PreparedSet(prepared, passages, notes)
+
+
+def _negatives(example: TrainingExample) -> list[PassageText]:
+    titles = example.negative_titles or ("",) * len(example.negatives)
+    return [PassageText(title, text) for title, text in zip(titles, example.negatives, strict=True)]
 
 
 def window_of(passage: PreparedPassage, gold: Gold | None, max_passage_tokens: int) -> Window | None:

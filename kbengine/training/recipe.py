@@ -38,6 +38,8 @@ class DataSection:
         adapt: A corpus whose cloze questions are trained on too.
         questions_per_document: Cloze questions of one document at most.
         reader: Directory of the cross-encoder to distil from.
+        similar_to: The model whose passage vectors' similarities are kept (`losses.similarity`), named as `model.init`
+            is; None: the initial one.
         limit: Use at most so many training examples, drawn with the loop's seed; None: all.
     """
 
@@ -52,6 +54,7 @@ class DataSection:
     adapt: tuple[Path, ...] = ()
     questions_per_document: int = 4
     reader: Path | None = None
+    similar_to: str | None = None
     limit: int | None = None
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from kbengine.encoders.encoder import PassageText
 from kbengine.encoders.query_input import QueryInput
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.errors import TrainingError
@@ -34,9 +35,9 @@ class PassageReader(Protocol):
         """A text that differs between readers."""
 
     def passage_logits(
-        self, queries: Sequence[QueryInput], passages: Sequence[str]
+        self, queries: Sequence[QueryInput], passages: Sequence[PassageText]
     ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Return start and end logits of each passage's tokens."""
+        """Return start and end logits of each passage's tokens; its title is read too and has none."""
 
 
 def teacher_logits(
@@ -82,7 +83,8 @@ def teacher_logits(
 def _ask(reader: PassageReader, examples: Sequence[TrainingExample], tokenizer: TextTokenizer) -> list[Teacher | None]:
     asked = [i for i, example in enumerate(examples) if example.answers and example.answerable]
     passages = [examples[i].passage for i in asked]
-    logits = reader.passage_logits([examples[i].query for i in asked], passages)
+    titled = [PassageText(examples[i].title, examples[i].passage) for i in asked]
+    logits = reader.passage_logits([examples[i].query for i in asked], titled)
     lengths = [len(ids) for ids in tokenizer.ids(passages)]
     answers: list[Teacher | None] = [None] * len(examples)
     for i, length, (start, end) in zip(asked, lengths, logits, strict=True):
@@ -102,7 +104,11 @@ def _half(logits: NDArray[np.float32]) -> NDArray[np.float16]:
 def _key(reader: PassageReader, examples: Sequence[TrainingExample]) -> str:
     digest = hashlib.sha256(reader.fingerprint.encode())
     for example in examples:
-        digest.update(repr((example.id, example.query, example.passage, example.answers)).encode("utf-8", "replace"))
+        digest.update(
+            repr((example.id, example.query, example.title, example.passage, example.answers)).encode(
+                "utf-8", "replace"
+            )
+        )
     return digest.hexdigest()
 
 

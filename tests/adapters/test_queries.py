@@ -92,7 +92,8 @@ def test_newer_turns_count_more() -> None:
     """The encoder gets them in the order they were said."""
     query = query_of(DialogueRequest(["Hi.", " ", "Where is Ulm?"]))
     assert query.input == DialogueInput(("Hi.", "Where is Ulm?"))
-    assert query.lexical == (("Where is Ulm?", 1.0), ("Hi.", TURN_DECAY))
+    assert [text for text, _ in query.lexical] == ["Where is Ulm?", "Hi."]
+    assert query.lexical[1][1] == pytest.approx(TURN_DECAY * query.lexical[0][1])
     assert query == dialogue("Hi.\n\nWhere is Ulm?")
 
 

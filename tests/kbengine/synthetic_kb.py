@@ -44,6 +44,7 @@ class VectorEncoder:
     fingerprint = FINGERPRINT
     name = "synthetic"
     max_phrase_tokens = 4
+    sparse = None
 
     def encode_queries(self, inputs, *, truncate=False):
         """Return random vectors seeded by each input's text."""

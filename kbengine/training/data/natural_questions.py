@@ -57,7 +57,7 @@ def dpr_example(row: Mapping[str, Any], report: FileReport, source: str, *, max_
     if not contexts:
         raise UnusableRowError("no positive context", row_id)
     answers = [answer for answer in row.get("answers") or [] if isinstance(answer, str) and answer.strip()]
-    negatives = tuple(str(each["text"]) for each in (row.get("hard_negative_ctxs") or [])[:max_negatives])
+    mined = [each for each in row.get("hard_negative_ctxs") or [] if each.get("text")][:max_negatives]
     for context in contexts:
         text = str(context.get("text", ""))
         spans = dict.fromkeys(span for answer in answers for span in occurrences(text, answer))
@@ -70,7 +70,8 @@ def dpr_example(row: Mapping[str, Any], report: FileReport, source: str, *, max_
                 tuple(spans),
                 source=source,
                 doc_id=str(context.get("passage_id", "")),
-                negatives=negatives,
+                negatives=tuple(str(each["text"]) for each in mined),
+                negative_titles=tuple(str(each.get("title", "")) for each in mined),
             )
     raise UnusableRowError("answer in no positive context", row_id)
 

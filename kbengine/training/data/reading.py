@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from kbengine.corpus.compression import CorpusFile
+from kbengine.corpus.reader import read_corpus
 from kbengine.errors import InvalidOptionError, TrainingDataError
 from kbengine.progress import NoProgress, ProgressSink
-from kbengine.training.data.kilt import RowKind, gold_places, kilt_examples, kind_of_rows
+from kbengine.training.data.kilt import RowKind, gold_places, kilt_examples, kind_of_row, kind_of_rows
 from kbengine.training.data.natural_questions import dpr_example, simplified_example
+from kbengine.training.data.open_questions import EvidenceCorpus
 from kbengine.training.data.pages import PageStore
 from kbengine.training.data.report import DataReport, FileReport, UnusableRowError
 from kbengine.training.data.squad import squad_examples
 from kbengine.training.data.zero_shot import MIN_FIELDS, zero_shot_example
 from kbengine.training.examples import TrainingExample
 
-DataFormat = Literal["squad", "natural-questions", "dpr", "kilt", "zero-shot"]
+DataFormat = Literal["squad", "natural-questions", "open", "dpr", "kilt", "zero-shot"]
 DATA_FORMATS: tuple[DataFormat, ...] = get_args(DataFormat)
 
 _HEAD_ROWS = 200
@@ -62,8 +64,8 @@ def read_training_files(
     """Return the examples of training files, plain or packed by gzip or zstd.
 
     Args:
-        paths: SQuAD JSON, Natural Questions (simplified JSON lines, or DPR's JSON), KILT JSON lines, or the
-            tab-separated lines of zero-shot relation extraction.
+        paths: SQuAD JSON, Natural Questions (simplified JSON lines, or DPR's JSON), open questions with answers, for
+            which evidence is looked for in the pages, KILT JSON lines, or the tab-separated lines of zero-shot RE.
         options: how to read them.
         progress: shown the pages read.
 
@@ -81,10 +83,14 @@ def read_training_files(
                 named = ", ".join(str(path) for path, kind in formats if kind == "kilt")
                 raise TrainingDataError(f"{named}: KILT rows point to pages; give the corpus with --pages")
             pages.fill(options.pages, wanted, progress=progress or NoProgress())
+        corpus = _evidence(formats, options)
         for path, kind in formats:
             of_file = FileReport(str(path), kind)
             report.files.append(of_file)
-            examples += _examples(path, kind, of_file, options, pages)
+            if kind == "open" and corpus is not None:
+                examples += corpus.examples(_json_lines(path), of_file, _source(path))
+            else:
+                examples += _examples(path, kind, of_file, options, pages)
     if not examples:
         raise TrainingDataError(f"none of {report.rows} rows can be used ({_reasons(report)}); check the files")
     return TrainingData(tuple(examples), report)
@@ -112,13 +118,15 @@ def detect_data_format(path: Path) -> DataFormat:
                 return "kilt"
             if "question_text" in row:
                 return "natural-questions"
+            if "question" in row and ("answer" in row or "answers" in row):
+                return "open"
         if b'"paragraphs"' in head or b'"data"' in head[:4096]:
             return "squad"
     elif line.count(b"\t") >= MIN_FIELDS - 1:
         return "zero-shot"
     raise TrainingDataError(
         f"{path}: is no file of training rows; wanted SQuAD JSON, Natural Questions (simplified lines or DPR's JSON), "
-        "KILT JSON lines, or zero-shot RE's tab-separated lines"
+        "open questions, KILT JSON lines, or zero-shot RE's tab-separated lines"
     )
 
 
@@ -126,7 +134,7 @@ def _examples(
     path: Path, kind: DataFormat, report: FileReport, options: DataOptions, pages: PageStore
 ) -> Iterator[TrainingExample]:
     """Give the examples of one file, each row counted."""
-    source = path.name.partition(".")[0]
+    source = _source(path)
     if kind == "squad":
         value = _whole_json(path)
         if not isinstance(value, Mapping):
@@ -146,13 +154,27 @@ def _examples(
         task = kind_of_rows(islice(_json_lines(path), _HEAD_ROWS))
         for row in _json_lines(path):
             report.rows += 1
-            yield from _kilt(row, task, pages, report, source, options)
+            yield from _kilt(row, kind_of_row(row, task), pages, report, source, options)
         return
     rows = _json_lines(path) if kind == "natural-questions" else iter(_json_list(path))
     make = simplified_example if kind == "natural-questions" else dpr_example
     for row in rows:
         report.rows += 1
         yield from _one(partial(make, row, report, source), report)
+
+
+def _evidence(formats: Sequence[tuple[Path, DataFormat]], options: DataOptions) -> EvidenceCorpus | None:
+    """Return the corpus in which evidence for open questions is looked for, where there are any."""
+    named = [str(path) for path, kind in formats if kind == "open"]
+    if not named:
+        return None
+    if not options.pages:
+        raise TrainingDataError(f"{', '.join(named)}: questions without passages; give the corpus with --pages")
+    return EvidenceCorpus((document for document, _ in read_corpus(options.pages)), options.exclude)
+
+
+def _source(path: Path) -> str:
+    return path.name.partition(".")[0]
 
 
 def _one(make: partial[TrainingExample], report: FileReport) -> Iterator[TrainingExample]:

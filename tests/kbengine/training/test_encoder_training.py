@@ -17,7 +17,7 @@ from kbengine.training.data.report import DataReport
 from kbengine.training.development import DevelopmentOptions, DevelopmentSet
 from kbengine.training.encoder_training import Examples, run_directory, train_on
 from kbengine.training.initial import ModelOptions
-from kbengine.training.mining import mine_negatives
+from kbengine.training.mining import MinedPassage, mine_negatives
 from kbengine.training.options import LoopOptions, OptimizerOptions
 from kbengine.training.phrase_task import LossOptions
 from kbengine.training.processes import SingleProcess
@@ -76,7 +76,7 @@ class FakeReader:
 
     def passage_logits(self, queries, passages):
         self.n_asked += len(passages)
-        lengths = [len(ids) + self.extra_tokens for ids in tokenizer().ids(list(passages))]
+        lengths = [len(ids) + self.extra_tokens for ids in tokenizer().ids([passage.text for passage in passages])]
         one_hot = [np.eye(length, dtype=np.float32)[0] * 5 for length in lengths]
         return [(each, each) for each in one_hot]
 
@@ -91,6 +91,18 @@ def test_training_learns_to_read_and_to_find(recipe, tmp_path):
     assert report.best["passage"] == 100 and report.best_score > report.first_score
     measured = DevelopmentSet(examples()).measure(Encoder.load(tmp_path / "model", device="cpu", dtype="float32"))
     assert measured == pytest.approx(dict(report.best))
+
+
+@pytest.mark.gpu
+def test_training_learns_on_a_gpu_in_bfloat16(recipe, tmp_path):
+    """The same facts, autocast on; an interrupted run goes on to its end."""
+    loop = replace(LOOP, device="cuda", dtype="bfloat16", checkpoint_every_steps=10)
+    on_gpu = replace(recipe, loop=loop)
+    with pytest.raises(KeyboardInterrupt):
+        train_on(all_examples(), on_gpu, tmp_path / "model", stop=StopAfter(15))
+    report = train_on(all_examples(), on_gpu, tmp_path / "model", resume=True).report
+
+    assert report.best["em"] == 100 and report.last_loss < 0.2 * report.first_loss
 
 
 @pytest.mark.parametrize("n_steps", [5, 13])
@@ -185,16 +197,16 @@ def test_bm25_negatives_have_the_words_but_not_the_answer_and_same_phrase_ones_h
     """Two ways to look right and be wrong; the own document is never mined."""
     pytest.importorskip("bm25s")
     passages = [
-        ("France", "The capital of France is Paris."),
-        ("a", "The capital of France was moved once."),
-        ("b", "Paris was founded by a family."),
-        ("c", "Water boils."),
+        MinedPassage("France", "France", "The capital of France is Paris."),
+        MinedPassage("a", "A", "The capital of France was moved once."),
+        MinedPassage("b", "B", "Paris was founded by a family."),
+        MinedPassage("c", "C", "Water boils."),
     ]
     (near,) = mine_negatives([example(0)], passages, "bm25", n=2)
     (same,) = mine_negatives([example(0, negatives=("given",))], passages, "same-phrase", n=2)
 
-    assert near.negatives == ("The capital of France was moved once.",)
-    assert same.negatives == ("given", "Paris was founded by a family.")
+    assert near.negatives == ("The capital of France was moved once.",) and near.negative_titles == ("A",)
+    assert same.negatives == ("given", "Paris was founded by a family.") and same.negative_titles == ("", "B")
 
 
 def test_the_command_trains_from_squad_and_the_result_is_a_model(recipe, tmp_path, capsys):

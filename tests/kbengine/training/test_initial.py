@@ -7,63 +7,14 @@ import zipfile
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from kbengine.encoders.checkpoint import write_checkpoint
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.pretrained import read_pretrained
 from kbengine.errors import EncoderError, InvalidOptionError
 from kbengine.training.initial import ModelOptions, initial_model
+from tests.tiny_bert import bert_config, bert_weights, write_bert
 from tests.tiny_encoder import tiny_config, tiny_tokenizer_json, tiny_weights, write_tiny_encoder
-
-
-def bert_config(**changes):
-    """Return a Hugging Face `config.json` of the tiny backbone."""
-    b = tiny_config().backbone
-    values = {
-        "model_type": "bert",
-        "hidden_size": b.hidden_size,
-        "num_hidden_layers": b.num_hidden_layers,
-        "num_attention_heads": b.num_attention_heads,
-        "intermediate_size": b.intermediate_size,
-        "vocab_size": b.vocab_size,
-        "max_position_embeddings": b.max_position_embeddings,
-        "hidden_act": "gelu",
-        "pad_token_id": 0,
-    }
-    return values | changes
-
-
-def bert_weights(prefix=""):
-    """Return the tiny phrase encoder's tensors as a Hugging Face BertModel has them, with a pooler."""
-    weights = {}
-    for name, tensor in tiny_weights(tiny_config()).items():
-        if name.startswith("embeddings."):
-            weights[prefix + name] = tensor
-        elif name.startswith("phrase_encoder."):
-            weights[prefix + name.removeprefix("phrase_encoder.")] = tensor
-    weights[f"{prefix}pooler.dense.weight"] = torch.zeros(32, 32)
-    weights["cls.predictions.bias"] = torch.zeros(3)
-    return weights
-
-
-def write_bert(folder, *, prefix="", torch_file=False, vocabulary=False, cased=False, **changes):
-    """Return a folder with a BERT model."""
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(bert_config(**changes)))
-    if torch_file:
-        torch.save(bert_weights(prefix), folder / "pytorch_model.bin")
-    else:
-        save_file(bert_weights(prefix), folder / "model.safetensors")
-    if vocabulary:
-        words = json.loads(tiny_tokenizer_json())["model"]["vocab"]
-        lines = sorted(words, key=lambda word: words[word])
-        if cased:
-            lines[-1] = "Zurich"
-        (folder / "vocab.txt").write_text("\n".join(lines) + "\n")
-    else:
-        (folder / "tokenizer.json").write_text(tiny_tokenizer_json(uncased=not cased))
-    return folder
 
 
 @pytest.mark.parametrize(("prefix", "torch_file"), [("", False), ("bert.", True), ("0.auto_model.", False)])

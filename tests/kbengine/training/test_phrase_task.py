@@ -168,7 +168,7 @@ def test_pre_batch_negatives_come_after_the_warmup_from_the_last_batches_only():
 
 def test_mined_passages_are_columns_by_their_best_token():
     """One more column a mined passage; a row's own gold passage is none even when it was mined for another row."""
-    far = replace(example(0), negatives=("The band toured Europe.",))
+    far = replace(example(0), negatives=("The band toured Europe.",), negative_titles=("Band",))
     own = replace(example(1), negatives=("The band toured Europe.",))
     plain = task_of([far, own], only(negative=1))
     task = task_of([far, own], only(negative=1, hard_negatives=True), with_negatives=True)
@@ -218,6 +218,27 @@ def test_distillation_compares_with_the_teacher_over_the_text_tokens_only():
     none = parts(task_of(examples(), only(distillation=1), teacher=[None] * 8))["distillation"]
 
     assert abs(student) < 1e-4 < other and none == 0
+
+
+def test_similarity_keeps_the_shares_that_another_model_gives_the_passages():
+    """KL(other ‖ model) over the batch's passages by numpy; a model is like itself."""
+    config, other = tiny_config(), tiny_model(tiny_config(), seed=1)
+    data = prepare(examples()[:3], tokenizer(), config)
+    options = only(similarity=1, passage_temperature=0.2)
+    task = PhraseTask(tiny_model(config), data, tokenizer(), options, similar_to=other)
+    itself = PhraseTask(tiny_model(config), data, tokenizer(), options, similar_to=tiny_model(config))
+    shares = []
+    for model in (other, task.model):
+        encoder = Encoder.from_model(model, tiny_tokenizer_json(), device="cpu", dtype="float32")
+        passages = encoder.encode_passages([PassageText(e.title, e.passage) for e in examples()[:3]])
+        queries = encoder.encode_queries([e.query for e in examples()[:3]])
+        logits = queries.passage @ np.stack([each.passage_vector for each in passages]).T / 0.2
+        shares.append(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
+    expected = (shares[0] * np.log(shares[0] / shares[1])).sum(axis=1).mean()
+
+    assert parts(task)["similarity"] == pytest.approx(expected, rel=1e-3)
+    assert abs(parts(itself)["similarity"]) < 1e-6
+    assert not any(parameter.requires_grad for parameter in other.parameters())
 
 
 def test_unanswerable_questions_are_negatives_only_or_point_to_cls():
@@ -302,5 +323,7 @@ def test_options_that_contradict_each_other_are_refused():
         LossOptions(single=0, negative=0, filter=0, passage=0)
     with pytest.raises(InvalidOptionError, match="no teacher"):
         task_of(examples(), LossOptions(distillation=1))
+    with pytest.raises(InvalidOptionError, match="no model with passage vectors to be like"):
+        task_of(examples(), LossOptions(similarity=1))
     with pytest.raises(InvalidOptionError, match="negatives is 'all', wanted one of none, golds, tokens"):
         LossOptions(negatives="all")

@@ -1,0 +1,105 @@
+"""L_topic and L_hard: how well gold passages are told from other topics, and from near ones (EMNLP 2021, Figure 3).
+
+Both are the mean of −log of the gold passage's share in a softmax over itself and its negatives. L_topic's negatives
+are the gold passages of the other questions; L_hard's are the passages that BM25 ranks best for the question and that
+hold none of its answers. A passage's score is that of its best phrase, or the cosine of passage vectors over the
+temperature that they were trained with. The paper compares passages so; the numbers of negatives are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbengine.encoders.encoder import Encoder, PassageText
+from kbengine.reading.small_corpus import PhraseCorpus
+from kbengine.training.examples import TrainingExample
+from kbengine.training.mining import MinedPassage, is_negative, query_text
+from kbengine.training.passage_index import PassageIndex
+
+Scores = Literal["phrase", "passage"]
+Float64 = NDArray[np.float64]
+N_NEGATIVES = 10
+"""Negatives of each kind a question."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Mean losses over the n questions that have negatives of both kinds; lower is better; None without any."""
+
+    topic: float | None
+    hard: float | None
+    n: int
+
+
+def contrast(
+    encoder: Encoder,
+    examples: Sequence[TrainingExample],
+    passages: Sequence[MinedPassage],
+    *,
+    scores: Scores,
+    temperature: float = 0.05,
+    seed: int = 0,
+) -> Contrast:
+    """Return both losses of an encoder.
+
+    Args:
+        encoder: to score with.
+        examples: questions with gold passages.
+        passages: those among which hard negatives are looked for.
+        scores: of phrases, or of passage vectors.
+        temperature: of passage vectors.
+        seed: of the choice of other topics.
+    """
+    usable = [example for example in examples if example.answers]
+    hard = hard_negatives(usable, passages)
+    random = np.random.default_rng(seed)
+    topic, near, n = [], [], 0
+    for example, negatives in zip(usable, hard, strict=True):
+        others = [each for each in usable if (each.title, each.doc_id) != (example.title, example.doc_id)]
+        if not others or not negatives:
+            continue
+        drawn = random.choice(len(others), size=min(N_NEGATIVES, len(others)), replace=False)
+        topics = [PassageText(others[i].title, others[i].passage) for i in drawn]
+        gold = PassageText(example.title, example.passage)
+        logits = passage_scores(encoder, example, [gold, *topics, *negatives], scores, temperature)
+        topic.append(negative_log_share(logits[: 1 + len(topics)]))
+        near.append(negative_log_share(np.concatenate([logits[:1], logits[1 + len(topics) :]])))
+        n += 1
+    if not n:
+        return Contrast(None, None, 0)
+    return Contrast(float(np.mean(topic)), float(np.mean(near)), n)
+
+
+def negative_log_share(logits: Float64) -> float:
+    """Return −log of the first one's share in the softmax."""
+    return float(np.logaddexp.reduce(logits) - logits[0])
+
+
+def passage_scores(
+    encoder: Encoder, example: TrainingExample, passages: Sequence[PassageText], scores: Scores, temperature: float
+) -> Float64:
+    """Return a score for each passage, float64 (n,)."""
+    encoded = encoder.encode_passages(passages)
+    query = encoder.encode_queries([example.query], truncate=True)
+    if scores == "passage":
+        return np.array([float(each.passage_vector @ query.passage[0]) / temperature for each in encoded])
+    corpus = PhraseCorpus(encoded, max_phrase_tokens=encoder.max_phrase_tokens)
+    found = [corpus.best_in(i, query.start[0], query.end[0]) for i in range(len(encoded))]
+    return np.array([-np.inf if phrase is None else phrase.score for phrase in found])
+
+
+def hard_negatives(examples: Sequence[TrainingExample], passages: Sequence[MinedPassage]) -> list[list[PassageText]]:
+    """Return for each question the best BM25 passages of other documents without its answers."""
+    index = PassageIndex([passage.text for passage in passages])
+    ranked = index.best([query_text(example.query) for example in examples], 10 * N_NEGATIVES)
+    found = []
+    for example, numbers in zip(examples, ranked, strict=True):
+        near = [passages[i] for i in numbers]
+        kept = [each for each in near if is_negative(example, each.doc_id, each.text, "bm25")]
+        found.append([PassageText(each.title, each.text) for each in kept[:N_NEGATIVES]])
+    return found
