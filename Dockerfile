@@ -1,5 +1,8 @@
 # Build:  docker build -t kbengine .
-# Use:    docker run --rm -v "$PWD/my-kb:/kb" kbengine query --kb /kb "Who wrote Pride and Prejudice?"
+# Keys:   docker run --rm -v "$PWD/my-kb:/kb" kbengine key create laptop --scope write
+# Serve:  docker run --rm --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges \
+#             -v "$PWD/my-kb:/kb" -p 8080:8080 kbengine
+# The knowledge base must belong to user 10001 (chown -R 10001:10001 my-kb). Without a key the service does not start.
 FROM python:3.11-slim-bookworm AS build
 
 WORKDIR /source
@@ -29,10 +32,12 @@ ENV PATH=/opt/kbengine/bin:$PATH \
 USER 10001:10001
 VOLUME /kb
 WORKDIR /kb
+EXPOSE 8080
+STOPSIGNAL SIGTERM
 
-# Healthy: the environment is complete and, if /kb holds a knowledge base, its metadata can be read.
-HEALTHCHECK --interval=60s --timeout=20s --start-period=10s --retries=3 \
-    CMD test ! -e /kb/kb.sqlite || kbengine info --json > /dev/null
+# The process answers. Whether it answers queries is for /readyz, which a load balancer asks.
+HEALTHCHECK --interval=30s --timeout=5s --start-period=120s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/livez', timeout=4)"]
 
 ENTRYPOINT ["kbengine"]
-CMD ["--help"]
+CMD ["serve", "--host", "0.0.0.0", "--drain-s", "5"]

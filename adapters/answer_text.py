@@ -106,7 +106,7 @@ def _show(output: Output, answer: Answer, *, is_candidate: bool) -> None:
         parts = best.parts
         output.console.print(
             f"    start {parts.start:.2f} + end {parts.end:.2f} + passage {parts.passage:.2f} "
-            f"+ lexical {parts.lexical:.2f}",
+            f"+ lexical {parts.lexical:.2f}{f' + sparse {parts.sparse:.2f}' if parts.sparse else ''}",
             style="dim",
             markup=False,
         )

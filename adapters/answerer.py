@@ -17,7 +17,7 @@ from adapters.queries import left_out_turns, query_of
 from adapters.requests import LinkingRequest, TaskRequest, task_of
 from adapters.tasks import Task
 from kbengine.errors import InvalidOptionError, StateError
-from kbengine.query import EFFORTS, MAX_K, UNITS, Effort, Query, Unit, Weights
+from kbengine.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Query, Strategy, Unit, Weights
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase
@@ -43,6 +43,8 @@ class AnswerOptions:
         explain: Give the parts of each score.
         truncate: Cut a question or slot that is too long instead of refusing it.
         nprobe: Clusters probed per segment, instead of `effort`.
+        strategy: Where candidates come from, see `kbengine.query.Strategy`; probabilities are for the task's own alone.
+        encoder: The name of an encoder tuned for the knowledge base; None is the one it was opened with.
     """
 
     k: int = 10
@@ -53,6 +55,8 @@ class AnswerOptions:
     explain: bool = False
     truncate: bool = False
     nprobe: int | None = None
+    strategy: Strategy | None = None
+    encoder: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.k <= MAX_K:
@@ -61,6 +65,8 @@ class AnswerOptions:
             raise InvalidOptionError(f"unit is {self.unit!r}, wanted one of {', '.join(UNITS)}")
         if self.effort not in EFFORTS:
             raise InvalidOptionError(f"effort is {self.effort!r}, wanted one of {', '.join(EFFORTS)}")
+        if self.strategy is not None and self.strategy not in STRATEGIES:
+            raise InvalidOptionError(f"strategy is {self.strategy!r}, wanted one of {', '.join(STRATEGIES)}")
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise InvalidOptionError(
                 f"the threshold is {self.threshold}, wanted a probability from 0 (answer always) to 1"
@@ -72,7 +78,8 @@ class AnswerOptions:
 class Answerer:
     """Answers requests of all tasks from one knowledge base; usable from several threads at once.
 
-    Weights, probabilities and thresholds are those stored with the knowledge base, read anew after every commit.
+    Weights, probabilities and thresholds are those stored with the knowledge base for the encoder that answers, read
+    anew after every commit.
     """
 
     def __init__(self, knowledge_base: KnowledgeBase, *, notice: Callable[[str], None] = _log.warning) -> None:
@@ -80,22 +87,33 @@ class Answerer:
         self._knowledge_base = knowledge_base
         self._notice = notice
         self._told: set[str] = set()
-        self._read: tuple[int, Calibrations] | None = None
+        self._read: tuple[int, dict[str, Calibrations]] = (-1, {})
 
     @property
     def calibrations(self) -> Calibrations:
-        """Return the calibrations in force at the newest commit."""
+        """Return the calibrations of the knowledge base's default encoder in force at the newest commit."""
+        return self.calibrations_for(None)
+
+    def calibrations_for(self, encoder: str | None) -> Calibrations:
+        """Return the calibrations of a tuned encoder, None for the default one, in force at the newest commit.
+
+        Raises:
+            UnknownEncoderError: the knowledge base has no encoder of the name.
+        """
         generation = self._knowledge_base.generation
-        read = self._read
-        if read is None or read[0] != generation:
-            setting = self._knowledge_base.setting(SETTING)
-            read = generation, calibrations_of(setting, encoder=self._knowledge_base.encoder.fingerprint)
-            self._read = read
-            for sentence in read[1].notices:
+        fingerprint = self._knowledge_base.encoder_for(encoder).fingerprint
+        known_at, known = self._read
+        if known_at != generation:
+            known = {}
+        if fingerprint not in known:
+            found = calibrations_of(self._knowledge_base.setting(SETTING), encoder=fingerprint)
+            known = {**known, fingerprint: found}
+            self._read = generation, known
+            for sentence in found.notices:
                 if sentence not in self._told:
                     self._told.add(sentence)
                     self._notice(sentence)
-        return read[1]
+        return known[fingerprint]
 
     def answer(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[TaskAnswer]:
         """Return one result per request, in order; each is what the request would get alone.
@@ -105,22 +123,27 @@ class Answerer:
             UnknownRelationError: a slot's relation is a Wikidata id that the table lacks.
             QueryError: a request is empty or longer than the encoder takes (unless `options.truncate`).
             InvalidOptionError: a threshold is asked for and a task has no calibration for what is asked.
+            UnknownEncoderError: the knowledge base has no encoder of the name.
         """
         options = options or AnswerOptions()
         if not requests:
             return []
         queries = _queries(requests)
         for _ in range(MAX_RETRIES):
-            calibrations = self.calibrations
+            calibrations = self.calibrations_for(options.encoder)
             judges = [_judge(task_of(request), calibrations, options) for request in requests]
             weighted = self._weighted(requests, queries, calibrations, options)
             found = find(self._knowledge_base, weighted, _find_options(options))
-            # A commit between reading the calibrations and searching may have changed them.
-            if self.calibrations == calibrations:
+            # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
+            is_same_encoder = found[0].encoder == self._knowledge_base.encoder_for(options.encoder).fingerprint
+            if is_same_encoder and self.calibrations_for(options.encoder) == calibrations:
                 return [
                     _answer_of(*each, options=options) for each in zip(requests, weighted, found, judges, strict=True)
                 ]
-        raise StateError(f"the knowledge base was calibrated {MAX_RETRIES} times during one call; try again")
+        raise StateError(
+            f"the knowledge base was calibrated, or its encoder replaced, {MAX_RETRIES} times during one call; "
+            "try again"
+        )
 
     def check_threshold(self, task: Task, options: AnswerOptions) -> None:
         """Return when the threshold asked for can be applied to the task.
@@ -128,7 +151,7 @@ class Answerer:
         Raises:
             InvalidOptionError: there are no probabilities to compare with it.
         """
-        _judge(task, self.calibrations, options)
+        _judge(task, self.calibrations_for(options.encoder), options)
 
     def pages(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[SearchResult]:
         """Return the `options.k` best documents of each request, one hit each: what a submission ranks.
@@ -139,7 +162,7 @@ class Answerer:
         options = options or AnswerOptions()
         if not requests:
             return []
-        queries = self._weighted(requests, _queries(requests), self.calibrations, options)
+        queries = self._weighted(requests, _queries(requests), self.calibrations_for(options.encoder), options)
         return self._knowledge_base.search(
             queries,
             unit="document",
@@ -148,6 +171,7 @@ class Answerer:
             nprobe=options.nprobe,
             explain=options.explain,
             truncate=options.truncate,
+            encoder=options.encoder,
         )
 
     def _weighted(
@@ -163,6 +187,7 @@ class Answerer:
                 query,
                 weights=options.weights or calibrations.weights(task_of(request)),
                 unit=options.unit or DEFAULT_UNITS[task_of(request)],
+                strategy=options.strategy or query.strategy,
             )
             for request, query in zip(requests, queries, strict=True)
         ]
@@ -185,6 +210,8 @@ def _judge(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _J
         why_not = f"probabilities are about {DEFAULT_UNITS[task]}s; leave the unit out"
     elif options.weights not in (None, found.weights):
         why_not = "probabilities are for the task's own weights; leave the weights out"
+    elif options.strategy not in (None, Query.strategy):
+        why_not = "probabilities are for the task's own strategy; leave the strategy out"
     if found is None or why_not is not None:
         if options.threshold:
             raise InvalidOptionError(
@@ -209,7 +236,13 @@ def _queries(requests: Sequence[TaskRequest]) -> list[Query]:
 
 
 def _find_options(options: AnswerOptions) -> FindOptions:
-    return FindOptions(k=options.k, effort=options.effort, nprobe=options.nprobe, truncate=options.truncate)
+    return FindOptions(
+        k=options.k,
+        effort=options.effort,
+        nprobe=options.nprobe,
+        truncate=options.truncate,
+        encoder=options.encoder,
+    )
 
 
 def _answer_of(

@@ -20,6 +20,7 @@ TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
 @click.argument("files", metavar="DEV.jsonl[.gz]", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
 @click.option("--task", type=click.Choice(TASK_NAMES), help="By default known by the data set's name.")
+@click.option("--encoder", help="The name of an encoder tuned for the knowledge base; by default its own.")
 @click.option("--fit-weights/--no-fit-weights", default=True, show_default=True, help="Passage and lexical weight too.")
 @click.option(
     "--threshold-for", default="f1", show_default=True, help="f1, precision=0.9, coverage=0.8, or none (no threshold)."
@@ -35,6 +36,7 @@ def calibrate(
     files: tuple[Path, ...],
     kb: Path,
     task: Task | None,
+    encoder: str | None,
     fit_weights: bool,
     threshold_for: str,
     rows: int,
@@ -54,6 +56,7 @@ def calibrate(
       kbengine calibrate trex-dev-kilt.jsonl structured_zeroshot-dev-kilt.jsonl --kb my-kb
       kbengine calibrate mentions.jsonl --task entity-linking --threshold-for precision=0.9 --kb my-kb
       kbengine calibrate --show --kb my-kb --plot reliability.png
+      kbengine calibrate mentions.jsonl --task entity-linking --encoder linker --kb my-kb
       kbengine calibrate --reset --task question --kb my-kb
     """
     from adapters.calibrating import CalibrateOptions
@@ -63,10 +66,10 @@ def calibrate(
     if show or reset:
         if files or (show and reset):
             raise click.UsageError("--show and --reset stand alone: no files, not both")
-        forget(kb, task) if reset else show_stored(output, kb, task, plot)
+        forget(kb, task) if reset else show_stored(output, kb, task, plot, encoder=encoder)
         return
     options = CalibrateOptions(fit_weights, threshold_for, rows, seed)
-    found = fit(kb, files, task, options, plot, as_json=as_json, dry_run=dry_run)
+    found = fit(kb, files, task, options, plot, as_json=as_json, dry_run=dry_run, encoder=encoder)
     show_calibration(output, found)
 
 
@@ -79,6 +82,7 @@ def fit(
     *,
     as_json: bool,
     dry_run: bool,
+    encoder: str | None = None,
 ) -> TaskCalibration:
     """Return the calibration fitted on the files, stored unless it is a dry run."""
     from adapters.calibrating import calibrate as run
@@ -90,7 +94,7 @@ def fit(
     if plot is not None:
         checked_path(plot)
     task = task or _common_task(files)
-    with KnowledgeBase.open(kb) as knowledge_base:
+    with KnowledgeBase.open(kb, encoder) as knowledge_base:
         with progress_for_terminal(quiet=as_json) as progress:
             found = run(knowledge_base, files, task, options=options, progress=progress, notice=_tell)
         if plot is not None:
@@ -101,13 +105,17 @@ def fit(
     return found
 
 
-def show_stored(output: Output, kb: Path, task: Task | None, plot: Path | None) -> None:
+def show_stored(output: Output, kb: Path, task: Task | None, plot: Path | None, *, encoder: str | None = None) -> None:
     """Write the calibrations that are stored and in force; those that are not are told of on stderr."""
     from adapters.calibration import SETTING, calibrations_of
     from storage.reader import KBReader
+    from storage.tuned_files import read_tuned
 
     with KBReader.open(kb) as reader:
-        stored = calibrations_of(reader.setting(SETTING), encoder=reader.settings.encoder_fingerprint)
+        fingerprint = reader.settings.encoder_fingerprint
+        if encoder is not None:
+            fingerprint = str(read_tuned(kb, encoder).facts["fingerprint"])
+        stored = calibrations_of(reader.setting(SETTING), encoder=fingerprint)
     for sentence in stored.notices:
         _tell(sentence)
     found = [each for each in stored.tasks.values() if task in (None, each.task)]
@@ -195,7 +203,7 @@ def _plot(found: TaskCalibration, path: Path) -> None:
 
 def _common_task(files: tuple[Path, ...]) -> Task:
     """Return the task of all the files by their names."""
-    from adapters.predicting import task_of_file
+    from adapters.task_files import task_of_file
 
     if not files:
         raise click.UsageError("no file to fit on; give development files, or --show, or --reset")

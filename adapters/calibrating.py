@@ -75,6 +75,7 @@ def calibrate(
     task: Task,
     *,
     options: CalibrateOptions | None = None,
+    encoder: str | None = None,
     progress: ProgressSink | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> TaskCalibration:
@@ -89,6 +90,7 @@ def calibrate(
         files: KILT JSONL, plain or gzipped; each counts alike, however many rows it has.
         task: of all the files.
         options: what to fit.
+        encoder: the name of an encoder tuned for the knowledge base; None is the one it was opened with.
         progress: shows how far it is.
         notice: told of each record and file that is left out.
 
@@ -101,20 +103,23 @@ def calibrate(
     progress = progress or NoProgress()
     tell = notice or _ignore
     rows = {name: _rows(path, task, options, tell) for name, path in _named(files).items()}
-    current = calibrations_of(knowledge_base.setting(SETTING), encoder=knowledge_base.encoder.fingerprint).weights(task)
+    fingerprint = knowledge_base.encoder_for(encoder).fingerprint
+    current = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)
     weight_fit: WeightFit | None = None
     weights = current
     if options.with_weights:
         progress.begin("weights: searching", sum(len(each) for each in rows.values()), "")
-        candidates = {name: _candidates(knowledge_base, each, progress, tell) for name, each in rows.items()}
+        candidates = {name: _candidates(knowledge_base, encoder, each, progress, tell) for name, each in rows.items()}
         weight_fit = fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
         weights = weight_fit.weights
     progress.begin("probabilities: searching", sum(len(each) for each in rows.values()), "")
-    judged = {name: _judged(knowledge_base, task, each, weights, progress, tell) for name, each in rows.items()}
+    judged = {
+        name: _judged(knowledge_base, encoder, task, each, weights, progress, tell) for name, each in rows.items()
+    }
     fit = fit_confidence(_useful(judged, tell), ThresholdRule(options.threshold_for), seed=options.seed)
     return TaskCalibration(
         task=task,
-        encoder=knowledge_base.encoder.fingerprint,
+        encoder=fingerprint,
         weights=weights,
         weights_fitted=weights != default_weights(task),
         confidence=fit.confidence,
@@ -167,13 +172,17 @@ def _rows(path: Path, task: Task, options: CalibrateOptions, notice: Callable[[s
 
 
 def _candidates(
-    knowledge_base: KnowledgeBase, rows: Sequence[_Row], progress: ProgressSink, notice: Callable[[str], None]
+    knowledge_base: KnowledgeBase,
+    encoder: str | None,
+    rows: Sequence[_Row],
+    progress: ProgressSink,
+    notice: Callable[[str], None],
 ) -> list[Candidates]:
     """Return the passages found for each record, with the unweighted parts of their scores."""
 
     def ask(batch: Sequence[_Row]) -> list[Candidates]:
         queries = [replace(row.query, unit="passage", weights=SEEN_WITH) for row in batch]
-        results = knowledge_base.search(queries, k=SEEN_PASSAGES, explain=True, truncate=True)
+        results = knowledge_base.search(queries, k=SEEN_PASSAGES, explain=True, truncate=True, encoder=encoder)
         return [
             candidates_of(
                 result.hits,
@@ -189,6 +198,7 @@ def _candidates(
 
 def _judged(
     knowledge_base: KnowledgeBase,
+    encoder: str | None,
     task: Task,
     rows: Sequence[_Row],
     weights: Weights,
@@ -196,7 +206,7 @@ def _judged(
     notice: Callable[[str], None],
 ) -> list[Judgement]:
     """Return the answers to each record as they would be given with the weights, and which are right."""
-    options = FindOptions(k=JUDGED_ANSWERS, truncate=True)
+    options = FindOptions(k=JUDGED_ANSWERS, truncate=True, encoder=encoder)
 
     def ask(batch: Sequence[_Row]) -> list[Judgement]:
         queries = [replace(row.query, unit=DEFAULT_UNITS[task], weights=weights) for row in batch]

@@ -1,7 +1,8 @@
 """What `kbengine calibrate` stores with a knowledge base: weights, probabilities and a threshold for each task.
 
-One setting of the knowledge base, versioned JSON. A task's entry belongs to the encoder and the weights it was fitted
-with: when they are others now it is left out, and a notice says so.
+One setting of the knowledge base, versioned JSON: an entry for each task and encoder (by fingerprint), so that tuned
+encoders have their own. An entry belongs to the encoder and the weights it was fitted with: a task without one for the
+encoder, or with one for other weights, has no calibration, and a notice says so. Version 1 had one entry a task.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kbengine.errors import InvalidOptionError
 from kbengine.query import Unit, Weights
 
 SETTING = "task_calibration"
-VERSION = 1
+VERSION = 2
 
 DEFAULT_UNITS: Mapping[Task, Unit] = {
     "question": "phrase",
@@ -129,27 +130,31 @@ def calibrations_of(setting: Any, *, encoder: str) -> Calibrations:
     """Return the calibrations in the value of the setting that belong to the encoder and to the weights in use."""
     if setting is None:
         return Calibrations()
-    entries = setting.get("tasks") if isinstance(setting, dict) and setting.get("version") == VERSION else None
-    if not isinstance(entries, dict):
+    entries = _entries(setting)
+    if entries is None:
         seen = setting.get("version") if isinstance(setting, dict) else setting
         return Calibrations(
-            notices=(_left_out("all tasks", f"it has version {seen!r}, this kbengine reads {VERSION}"),)
+            notices=(_left_out("all tasks", f"it has version {seen!r}, this kbengine reads up to {VERSION}"),)
         )
     tasks: dict[Task, TaskCalibration] = {}
     notices: list[str] = []
     for task in TASKS:
         if task not in entries:
             continue
+        stored = entries[task]
+        if not isinstance(stored, dict) or not stored:
+            notices.append(_left_out(task, f"it is not whole ({stored!r:.40})"))
+            continue
+        if encoder not in stored:
+            others = ", ".join(str(each)[:12] for each in stored)
+            notices.append(_left_out(task, f"it was fitted with encoder {others}, this one is {encoder[:12]}"))
+            continue
         try:
-            found = TaskCalibration.from_json(task, entries[task])
+            found = TaskCalibration.from_json(task, stored[encoder])
         except ValueError as error:
             notices.append(_left_out(task, str(error)))
             continue
-        if found.encoder != encoder:
-            notices.append(
-                _left_out(task, f"it was fitted with encoder {found.encoder[:12]}, this one is {encoder[:12]}")
-            )
-        elif not found.weights_fitted and found.weights != default_weights(task):
+        if not found.weights_fitted and found.weights != default_weights(task):
             notices.append(_left_out(task, f"it was fitted with {found.weights}, now {default_weights(task)} are used"))
         else:
             tasks[task] = found
@@ -157,21 +162,41 @@ def calibrations_of(setting: Any, *, encoder: str) -> Calibrations:
 
 
 def with_task(setting: Any, calibration: TaskCalibration) -> dict[str, Any]:
-    """Return the setting's value with the task's calibration in it, the other tasks as they are."""
-    return {"version": VERSION, "tasks": {**_entries(setting), calibration.task: calibration.to_json()}}
+    """Return the setting's value with the calibration in it, those of other tasks and encoders as they are."""
+    entries = _entries(setting) or {}
+    others = entries.get(calibration.task)
+    of_task = {**(others if isinstance(others, dict) else {}), calibration.encoder: calibration.to_json()}
+    return {"version": VERSION, "tasks": {**entries, calibration.task: of_task}}
 
 
-def without_task(setting: Any, task: Task | None) -> dict[str, Any]:
-    """Return the setting's value without the task's calibration, or without any."""
-    kept = {name: entry for name, entry in _entries(setting).items() if task is not None and name != task}
+def without_task(setting: Any, task: Task | None, *, encoder: str | None = None) -> dict[str, Any]:
+    """Return the setting's value without the calibrations of the task (None: of any), of one encoder or of all."""
+    kept: dict[str, Any] = {}
+    for name, of_task in (_entries(setting) or {}).items():
+        left = of_task
+        if task is None or name == task:
+            others = of_task if encoder is not None and isinstance(of_task, dict) else {}
+            left = {each: entry for each, entry in others.items() if each != encoder}
+        if left:
+            kept[name] = left
     return {"version": VERSION, "tasks": kept}
 
 
-def _entries(setting: Any) -> dict[str, Any]:
-    """Return the entries that may stand beside a new one: those of this version."""
-    if isinstance(setting, dict) and setting.get("version") == VERSION and isinstance(setting.get("tasks"), dict):
-        return dict(setting["tasks"])
-    return {}
+def _entries(setting: Any) -> dict[str, Any] | None:
+    """Return what is stored by task: entries by encoder, if it is whole. None when it is of another version."""
+    if setting is None:
+        return {}
+    tasks = setting.get("tasks") if isinstance(setting, dict) else None
+    if not isinstance(tasks, dict) or setting.get("version") not in (1, VERSION):
+        return None
+    if setting["version"] == VERSION:
+        return dict(tasks)
+    return {task: _by_encoder(entry) for task, entry in tasks.items()}
+
+
+def _by_encoder(entry: Any) -> dict[str, Any]:
+    """Return an entry of version 1 under its encoder; nothing when it names none."""
+    return {str(entry["encoder"]): entry} if isinstance(entry, dict) and "encoder" in entry else {}
 
 
 def _left_out(whose: str, reason: str) -> str:

@@ -32,10 +32,11 @@ def _json_option(function: F) -> F:
 @click.argument("inputs", metavar="TASK.jsonl[.gz]", type=click.Path(path_type=Path))
 @click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
 @click.option("--task", type=click.Choice(TASK_NAMES), help="By default known by the data set's name.")
+@click.option("--encoder", help="An encoder tuned for the knowledge base, or a model; by default its own.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The submission's file, or its directory.")
 @click.option("--pages", type=int, default=10, show_default=True, help="Distinct pages a record, 5 or more.")
 @click.option("--batch-size", type=int, default=64, show_default=True, help="Records searched at once.")
-@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="normal", show_default=True)
+@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="low", show_default=True)
 @click.option("--threshold", type=float, help="Leave answers less probable than this blank; by default none is.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished file of the same settings.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
@@ -45,6 +46,7 @@ def predict(
     inputs: Path,
     kb: Path,
     task: Task | None,
+    encoder: str | None,
     out: Path,
     pages: int,
     batch_size: int,
@@ -62,14 +64,15 @@ def predict(
       kbengine predict trex-test_without_answers-kilt.jsonl --kb my-kb --out submissions/
       kbengine predict questions.jsonl.gz --task question --kb my-kb --out answers.jsonl --resume
     """
-    from adapters.predicting import PredictOptions, output_path, predict_file, task_of_file
+    from adapters.predicting import PredictOptions, predict_file
+    from adapters.task_files import output_path, task_of_file
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.progress import progress_for_terminal
 
     options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict, threshold)
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
-    with KnowledgeBase.open(kb) as knowledge_base, progress_for_terminal(quiet=as_json) as progress:
+    with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal(quiet=as_json) as progress:
         notices = _Notices()
         report = predict_file(
             knowledge_base, inputs, path, task=task, options=options, progress=progress, notice=notices.take

@@ -61,7 +61,7 @@ def features_of(query: Query, unit: Unit, groups: Sequence[Group]) -> Float64:
         answer = norm(group.text)
         rows.append(
             (
-                best.parts.start + best.parts.end,
+                best.parts.start + best.parts.end + best.parts.sparse,
                 best.parts.passage,
                 best.parts.lexical,
                 _lead(groups, i),

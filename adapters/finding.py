@@ -29,6 +29,7 @@ class FindOptions:
     effort: Effort = "normal"
     nprobe: int | None = None
     truncate: bool = False
+    encoder: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def find(knowledge_base: KnowledgeBase, queries: Sequence[Query], options: FindO
             nprobe=options.nprobe,
             explain=True,
             truncate=options.truncate,
+            encoder=options.encoder,
         )
         for name, value in results[0].timings_ms.items():
             timings[name] = timings.get(name, 0.0) + value

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from adapters.requests import TaskRequest
     from adapters.tasks import Task
     from kbengine.encoders.device import DTypeChoice
-    from kbengine.query import Effort, Unit
+    from kbengine.query import Effort, Strategy, Unit
 
 TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
 UNIT_NAMES = ("phrase", "sentence", "passage", "document")
 EFFORT_NAMES = ("low", "normal", "high", "exact")
+STRATEGY_NAMES = ("dense", "dfs", "sfs", "hybrid")
 _SPAN = re.compile(r"\s*(\d+)\s*:\s*(\d+)\s*")
 
 
@@ -39,7 +40,7 @@ class Typed:
 @click.option(
     "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The directory (or KBENGINE_KB)."
 )
-@click.option("--encoder", help="Name or directory of an encoder; by default the knowledge base's own.")
+@click.option("--encoder", help="An encoder tuned for the knowledge base, or a model; by default its own.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
 @click.option("--task", type=click.Choice(TASK_NAMES), help="By default question, or what the other options say.")
@@ -52,6 +53,7 @@ class Typed:
 @click.option("--unit", type=click.Choice(UNIT_NAMES), help="By default the task's: phrase, or document.")
 @click.option("--effort", type=click.Choice(EFFORT_NAMES), default="normal", show_default=True)
 @click.option("--nprobe", type=int, help="Lists probed per segment, instead of --effort.")
+@click.option("--strategy", type=click.Choice(STRATEGY_NAMES), help="Where candidates come from; by default hybrid.")
 @click.option("--threshold", type=float, help="Least probability of an answer; 0 answers always. Default: the stored.")
 @click.option("--truncate", is_flag=True, help="Cut a question that is too long instead of refusing it.")
 @click.option("--explain", is_flag=True, help="Show the parts of each score.")
@@ -72,6 +74,7 @@ def query(
     unit: Unit | None,
     effort: Effort,
     nprobe: int | None,
+    strategy: Strategy | None,
     threshold: float | None,
     truncate: bool,
     explain: bool,
@@ -97,7 +100,7 @@ def query(
         raise click.UsageError("the text was given twice: as TEXT and with --text")
     typed = Typed(text if text_option is None else text_option, task, subject, relation, spans, turns)
     named = named_requests(typed)
-    options = AnswerOptions(k, unit, None, effort, threshold, explain, truncate, nprobe)
+    options = AnswerOptions(k, unit, None, effort, threshold, explain, truncate, nprobe, strategy)
     with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)) as knowledge_base:
         answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
         answers = answerer.answer([request for _, request in named], options)

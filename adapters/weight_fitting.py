@@ -5,7 +5,7 @@ of page R-precision; where answers are phrases, of its mean with KILT-EM of the 
 are the same for all phrases of a passage, so the parts of each passage's best phrase are all that the ranking needs.
 
 The optimum is flat and a few hundred rows are few, so the pair is chosen from means over neighbouring grid points, and
-taken only when it is better than the weights in use on rows that it was not chosen from, by more than a standard error.
+taken only when it is better than the weights in use on rows that it was not chosen from, by more than chance gives.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.answering import trimmed_span
-from kbengine.reading.normalise import norm
 from kbengine.query import Weights
+from kbengine.reading.normalise import norm
 from kbengine.results import Hit
 
 PASSAGE_WEIGHTS = (0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0)
@@ -29,6 +29,8 @@ SEEN_WITH = Weights(phrase=1.0, passage=30.0, lexical=1.0)
 SEEN_PASSAGES = 200
 """Passages of each record that are ranked anew under every pair."""
 FOLDS = 5
+STANDARD_ERRORS = 1.645
+"""How many of them the gain must be: a gain by chance alone is as large one time in twenty."""
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -102,7 +104,8 @@ def candidates_of(
     for hit in hits:
         if hit.parts is None:
             raise AssertionError("fitting needs the parts of the scores: search with explain=True")
-        parts.append((hit.parts.start + hit.parts.end, hit.parts.passage, hit.parts.lexical))
+        of_phrase = hit.parts.start + hit.parts.end + hit.parts.sparse
+        parts.append((of_phrase, hit.parts.passage, hit.parts.lexical))
         pages.append(numbers.setdefault(hit.document.doc_id, len(numbers)))
         span = trimmed_span(hit.passage.text, hit.phrase)
         is_answer.append(bool(wanted) and norm(hit.passage.text[span.start : span.end]) in wanted)
@@ -160,7 +163,7 @@ def fit_weights(
     differences = [b - a for a, b in zip(before, after, strict=True)]
     gain = float(np.mean([each.mean() for each in differences]))
     error = float(np.sqrt(sum(each.var() / len(each) for each in differences)) / len(differences))
-    adopted = gain > error
+    adopted = gain > STANDARD_ERRORS * error
     chosen = best if adopted else now
     weights = Weights(phrase=1.0, passage=float(pairs[chosen, 0]), lexical=float(pairs[chosen, 1]))
     report = {

@@ -26,6 +26,7 @@ class ScoredPhrases:
     end: Float32
     passage: Float32
     lexical: Float32
+    sparse: Float32
     score: Float32
 
     def take(self, at: Int64 | Sequence[int]) -> ScoredPhrases:

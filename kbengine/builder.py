@@ -16,7 +16,10 @@ from kbengine.corpus.reader import read_corpus
 from kbengine.corpus.report import CorpusReport
 from kbengine.errors import EncoderMismatchError, InvalidOptionError, KnowledgeBaseExistsError
 from kbengine.filtering import FilterOptions
+from kbengine.identity import check_encoder
 from kbengine.progress import NoProgress, ProgressSink
+from kbengine.sparse.agreement import agreeing_encoder
+from storage.ann_options import AnnOptions
 from storage.settings import KBSettings
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ def build(
     *,
     encoder: Encoder,
     filter_options: FilterOptions,
-    ann: Mapping[str, int] | None = None,
+    ann: Mapping[str, str | int] | None = None,
     progress: ProgressSink | None = None,
 ) -> BuildReport:
     """Return what was done to make a knowledge base of the corpus in the directory `path`.
@@ -100,15 +103,27 @@ def build(
     counters: dict[str, Any] = dict(writer.settings.build_position)
     report.resumed = "source" in counters
     with writer:
+        encoder = agreeing_encoder(encoder, writer.settings.sparse_model, path)
         start = SourcePosition.from_json(counters["source"]) if report.resumed else None
         _add_chunks(writer, corpus, encoder, filter_options, report, progress, start=start, counters=counters)
         progress.begin("counting links", None, "")
         report.links = writer.count_links()
         progress.begin("merging and clustering", None, "")
         writer.merge_all()
+        _train_index(writer, progress)
         writer.finish_build()
     report.elapsed_s = time.perf_counter() - began
     return report
+
+
+def _train_index(writer: KBWriter, progress: ProgressSink) -> None:
+    """Train the quantiser that the kind of index needs, once there are so many vectors that they are not scanned."""
+    from kbengine.reindexing import Stages
+    from storage.reindexing import ReindexRequest
+
+    options = writer.settings.ann_options
+    if options.index_kind.needs_quantiser and writer.stored_rows() >= max(options.exact_below_rows, 256):
+        writer.reindex(ReindexRequest(ann={}, device="auto"), stage=Stages(progress))
 
 
 def add_corpus(
@@ -130,7 +145,8 @@ def add_corpus(
     began = time.perf_counter()
     report = BuildReport()
     with KBWriter.open(path) as writer:
-        _check_fingerprint(encoder, writer.settings.encoder_fingerprint, path)
+        check_encoder(encoder, writer.settings, path)
+        encoder = agreeing_encoder(encoder, writer.settings.sparse_model, path)
         filter_options = FilterOptions.from_json(writer.settings.filter)
         threshold = stored_threshold(writer.settings)
         _add_chunks(writer, corpus, encoder, filter_options, report, progress, threshold=threshold, replace=True)
@@ -196,18 +212,23 @@ def stored_threshold(settings: KBSettings) -> float | None:
 
 
 def _writer_for_build(
-    corpus: CorpusOptions, path: Path, encoder: Encoder, filter_options: FilterOptions, ann: Mapping[str, int]
+    corpus: CorpusOptions, path: Path, encoder: Encoder, filter_options: FilterOptions, ann: Mapping[str, str | int]
 ) -> KBWriter:
     """Return a writer on a new directory, or on an interrupted build that this one can go on with."""
     from storage.writer import KBWriter
 
     request = _request(corpus, filter_options)
+    kind = AnnOptions(**dict(ann)).index_kind  # type: ignore[arg-type]  # checked there
+    if kind.needs_quantiser:
+        kind.groups(encoder.d)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         # The first document is read before the directory is made: a corpus that cannot be read leaves nothing behind.
         next(iter(read_corpus(corpus.paths, format=corpus.format, skip_bad=corpus.skip_bad)))
         settings = KBSettings(
             encoder_name=encoder.name,
             encoder_fingerprint=encoder.fingerprint,
+            sparse={} if encoder.sparse is None else {"model": encoder.sparse.fingerprint},
+            passage_fingerprint=encoder.passage_fingerprint,
             d=encoder.d,
             filter=filter_options.to_json(),
             ann=dict(ann),
@@ -232,6 +253,11 @@ def _writer_for_build(
             f"the interrupted build in {path} was begun with {begun}, now it is {request}; "
             "resume with the same, or remove the directory"
         )
+    elif dict(writer.settings.ann) != dict(ann):
+        problem = InvalidOptionError(
+            f"the interrupted build in {path} was begun with index {dict(writer.settings.ann)}, now it is {dict(ann)}; "
+            "resume with the same and change it afterwards ('kbengine reindex'), or remove the directory"
+        )
     if problem is not None:
         writer.close()
         raise problem
@@ -246,14 +272,6 @@ def _request(corpus: CorpusOptions, filter_options: FilterOptions) -> dict[str, 
         "skip_bad": corpus.skip_bad,
         "filter": filter_options.to_json(),
     }
-
-
-def _check_fingerprint(encoder: Encoder, fingerprint: str, path: Path) -> None:
-    if encoder.fingerprint != fingerprint:
-        raise EncoderMismatchError(
-            f"{path} holds vectors of the encoder with fingerprint {fingerprint[:12]}, {encoder.name!r} has "
-            f"{encoder.fingerprint[:12]}; leave --encoder out to take the one it was built with"
-        )
 
 
 def _stage(progress: ProgressSink, what: str) -> Any:

@@ -67,7 +67,7 @@ class DocumentEncoder:
                 position += 1
                 keep = kept_tokens(vectors.filter_logits, threshold)
                 n_kept += int(keep.sum())
-                passages.append(_new_passage(passage, vectors, np.flatnonzero(keep)))
+                passages.append(_new_passage(passage, vectors, keep))
             stored.append(
                 NewDocument(
                     doc_id=document.doc_id,
@@ -89,8 +89,9 @@ class DocumentEncoder:
         )
 
 
-def _new_passage(passage: CorpusPassage, vectors: PassageVectors, kept: NDArray[np.intp]) -> NewPassage:
+def _new_passage(passage: CorpusPassage, vectors: PassageVectors, keep: NDArray[np.bool_]) -> NewPassage:
     """Return the passage with the vectors and characters of its kept tokens only."""
+    kept = np.flatnonzero(keep)
     return NewPassage(
         ordinal=passage.ordinal,
         text=passage.text,
@@ -103,6 +104,7 @@ def _new_passage(passage: CorpusPassage, vectors: PassageVectors, kept: NDArray[
         n_tokens=len(vectors.starts),
         section=passage.section,
         char_offset=passage.char_offset,
+        sparse=None if vectors.sparse is None else vectors.sparse.rows(keep),
     )
 
 

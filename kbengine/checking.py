@@ -6,7 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbengine.errors import CorruptError, EncoderMismatchError
+import numpy as np
+
+from kbengine.errors import CorruptError
+from kbengine.identity import check_encoder
+from kbengine.sparse.agreement import agreeing_encoder
 from storage.records import NewPassage, StoredPassage
 
 if TYPE_CHECKING:
@@ -32,6 +36,8 @@ def reencoder(encoder: Encoder) -> Callable[[Sequence[StoredPassage]], list[NewP
                     f"passage {passage.passage_id} has {len(vectors.starts)} tokens, token {int(kept[-1])} was stored; "
                     "its text is not what was encoded: restore kb.sqlite from a backup"
                 )
+            keep = np.zeros(len(vectors.starts), dtype=np.bool_)
+            keep[kept] = True
             again.append(
                 NewPassage(
                     ordinal=passage.ordinal,
@@ -43,6 +49,7 @@ def reencoder(encoder: Encoder) -> Callable[[Sequence[StoredPassage]], list[NewP
                     filter_logits=vectors.filter_logits[kept],
                     passage_vector=vectors.passage_vector,
                     n_tokens=len(vectors.starts),
+                    sparse=None if vectors.sparse is None else vectors.sparse.rows(keep),
                 )
             )
         return again
@@ -76,9 +83,5 @@ def _own_encoder(path: Path, encoder: Encoder | None) -> Encoder:
     with KBReader.open(path, allow_incomplete=True) as reader:
         settings = reader.settings
     encoder = encoder or Encoder.load(settings.encoder_name)
-    if encoder.fingerprint != settings.encoder_fingerprint:
-        raise EncoderMismatchError(
-            f"{path} was built with encoder {settings.encoder_name!r} of fingerprint "
-            f"{settings.encoder_fingerprint[:12]}, the one found has {encoder.fingerprint[:12]}; bring the first back"
-        )
-    return encoder
+    check_encoder(encoder, settings, path)
+    return agreeing_encoder(encoder, settings.sparse_model, path)

@@ -68,11 +68,15 @@ LAZY_COMMANDS = {
     "aliases": ("kbengine.commands.aliases", "Other names of documents: list, look up, add, delete, import."),
     "predict": ("adapters.commands", "Answer a KILT task file: a leaderboard submission."),
     "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
+    "serve": ("web.commands", "Serve a knowledge base: JSON API, web page, metrics."),
+    "key": ("web.commands", "Make, list and revoke API keys."),
     "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
     "reindex": ("kbengine.commands.reindex", "Fewer tokens or another index from what is stored, nothing encoded."),
     "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),
     "densephrases": ("kbengine.commands.densephrases", "Import DensePhrases' checkpoints, phrase dumps and indexes."),
     "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
+    "tune": ("adapters.tune_command", "Tune the query encoder for a task on a knowledge base that stays as it is."),
+    "encoders": ("kbengine.commands.encoders", "Encoders tuned for a knowledge base: list, delete."),
     "train": ("kbengine.commands.training", "Train a phrase encoder, a reader, or adapt an encoder to a corpus."),
 }
 """Commands that live with their layer: the module is imported when one is called, not to list them."""
@@ -124,6 +128,8 @@ def cli(context: click.Context, debug: bool) -> None:
 @encoder_options
 @click.option("--keep-fraction", type=float, help="Store this share of the tokens, the best by the filter.")
 @click.option("--filter-threshold", type=float, help="Store tokens whose filter logit reaches this.")
+@click.option("--no-sparse", is_flag=True, help="Store no sparse rows though the encoder has sparse heads.")
+@click.option("--index", help="ivf-sq8 (default), exact, ivf-sq4, ivf-pq, opq16 to opq96, fastscan: docs/indexes.md.")
 @click.option("--nlist", type=int, help="Clusters of each large segment's index; by default chosen from its size.")
 @click.option("--nprobe", type=int, help="Clusters searched per query by default; otherwise chosen from nlist.")
 @json_option
@@ -137,6 +143,8 @@ def build(
     dtype: DTypeChoice,
     keep_fraction: float | None,
     filter_threshold: float | None,
+    no_sparse: bool,
+    index: str | None,
     nlist: int | None,
     nprobe: int | None,
     as_json: bool,
@@ -157,14 +165,17 @@ def build(
     filter_options = FilterOptions(threshold=filter_threshold, keep_fraction=keep_fraction)
     if filter_options == FilterOptions():
         filter_options = DEFAULT_FILTER
+    ann = {"kind": index, "nlist": nlist, "nprobe": nprobe}
     model = Encoder.load(encoder or "minilm-phrase", device=device, dtype=dtype)
+    if no_sparse:
+        model = model.without_sparse()
     with progress_for_terminal(quiet=as_json) as progress:
         report = build_kb(
             CorpusOptions(corpus, format_name, skip_bad),
             kb,
             encoder=model,
             filter_options=filter_options,
-            ann={name: value for name, value in (("nlist", nlist), ("nprobe", nprobe)) if value is not None},
+            ann={name: value for name, value in ann.items() if value is not None},
             progress=progress,
         )
     output = _output(as_json)
@@ -352,9 +363,11 @@ def inspect(view: str | None, kb: Path, limit: int, as_json: bool) -> None:
 
 @cli.command()
 @click.option("--kb", "kb", type=click.Path(path_type=Path), default=Path("demo-kb"), show_default=True)
+@click.option("--serve/--no-serve", default=True, show_default=True, help="Serve it at the end, until Ctrl-C.")
+@click.option("--port", default=8080, show_default=True, help="Port to serve on; a free one if it is taken.")
 @json_option
-def demo(kb: Path, as_json: bool) -> None:
-    """Build the bundled knowledge base, ask it one query of each task and tell what to try next.
+def demo(kb: Path, serve: bool, port: int, as_json: bool) -> None:
+    """Build the bundled knowledge base, ask it one query of each task, tell what to try next, serve page and API.
 
     \b
     Example: kbengine demo
@@ -364,6 +377,10 @@ def demo(kb: Path, as_json: bool) -> None:
 
     output = _output(as_json)
     run_demo(kb, output, demo_asker(output))
+    if serve:
+        from web.server import serve_demo
+
+        serve_demo(kb, port, output)
 
 
 @cli.command()

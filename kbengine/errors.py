@@ -34,6 +34,7 @@ from storage.errors import (
     StorageFullError,
     UnknownAliasError,
     UnknownDocumentError,
+    UnknownEncoderError,
     UsageError,
 )
 
@@ -114,5 +115,6 @@ __all__ = [
     "TrainingDataError",
     "TrainingError",
     "UnknownDocumentError",
+    "UnknownEncoderError",
     "UsageError",
 ]

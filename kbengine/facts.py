@@ -29,7 +29,12 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
         "segments": info.segments,
         "bytes": total_bytes,
         "bytes_by_kind": info.bytes_by_kind,
+        "bytes_by_use": info.bytes_by_use,
         "bytes_per_vector": round(total_bytes / info.tokens_stored, 1) if info.tokens_stored else None,
+        "bytes_per_vector_without_text": _per_vector(info),
+        "index": settings.ann_options.kind,
+        "index_quantiser": _quantiser_state(info),
+        "int8_vectors": "dropped" if settings.drops_vectors else "kept",
         "encoder": settings.encoder_name,
         "encoder_fingerprint": settings.encoder_fingerprint,
         "dimension": settings.d,
@@ -50,6 +55,22 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
             for entry in info.last_commits
         ],
     }
+
+
+def _per_vector(info: KBInfo) -> float | None:
+    """Return the bytes of vectors and index for each stored vector."""
+    own = info.bytes_by_use["vectors"] + info.bytes_by_use["index"]
+    return round(own / info.segment_rows, 1) if info.segment_rows else None
+
+
+def _quantiser_state(info: KBInfo) -> str:
+    """Return whether the index has the quantiser that its kind needs."""
+    settings = info.settings
+    if not settings.ann_options.index_kind.needs_quantiser:
+        return "not needed"
+    if settings.quantiser_file is None:
+        return "not trained: searched as ivf-sq8 until 'kbengine reindex --index' trains one"
+    return "trained"
 
 
 def alias_facts(alias: AliasRecord) -> dict[str, Any]:

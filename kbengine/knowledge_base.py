@@ -7,21 +7,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
 from kbengine.filtering import FilterOptions
-from kbengine.query import Effort, Query, SearchOptions, Unit, Weights
+from kbengine.identity import check_encoder
+from kbengine.query import Effort, Query, SearchOptions, Strategy, Unit, Weights
+from kbengine.sparse.agreement import agreeing_encoder
 from storage.alias_records import NewAlias
 
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
     from kbengine.results import SearchResult
+    from kbengine.searcher import Searcher
+    from kbengine.tuning.tuned_encoders import TunedInfo
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
+    from storage.gpu import IndexDevice
     from storage.information import KBInfo
+    from storage.reader import KBReader
     from storage.records import JSON, Commit, DocumentRecord
 
 
@@ -32,6 +38,7 @@ class KnowledgeBaseOptions:
     device: str = "auto"
     dtype: DTypeChoice = "auto"
     lock_timeout_s: float = 10.0
+    index_device: IndexDevice = "cpu"
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -45,6 +52,8 @@ class SearchKeywords(TypedDict, total=False):
     max_phrase_tokens: int | None
     explain: bool
     truncate: bool
+    strategy: Strategy | None
+    encoder: str | None
 
 
 class KnowledgeBase:
@@ -54,20 +63,25 @@ class KnowledgeBase:
     takes the writer lock and keeps it until `close`.
     """
 
-    def __init__(self, path: Path, encoder: Encoder, options: KnowledgeBaseOptions) -> None:
-        from kbengine.searcher import Searcher
+    def __init__(
+        self, path: Path, encoder: Encoder, options: KnowledgeBaseOptions, *, tuned: str | None = None
+    ) -> None:
+        from kbengine.tuning.tuned_encoders import TunedEncoders
         from storage.reader import KBReader
 
         self.path = path
-        self.encoder = encoder
         self._options = options
-        self._reader = KBReader.open(path)
+        self._reader = KBReader.open(path, index_device=options.index_device)
+        settings = self._reader.settings
         try:
-            _check_encoder(encoder, self._reader.settings.encoder_name, self._reader.settings.encoder_fingerprint, path)
+            check_encoder(encoder, settings, path)
+            encoder = agreeing_encoder(encoder, settings.sparse_model, path)
         except EncoderMismatchError:
             self._reader.close()
             raise
-        self._searcher = Searcher(self._reader, encoder)
+        self.encoder = encoder
+        self._tuned = TunedEncoders(path, encoder)
+        self._default = tuned
         self._write_lock = threading.Lock()
         self._writer: Any = None
 
@@ -79,27 +93,34 @@ class KnowledgeBase:
 
         Args:
             path: the directory.
-            encoder: an encoder, or the name or directory of one; by default the one the knowledge base was built with.
+            encoder: an encoder, the name of one tuned for this knowledge base (it then answers unless a search names
+                another), or the name or directory of a model; by default the one the knowledge base was built with.
             options: device, number type and lock timeout.
 
         Raises:
             NotAKnowledgeBaseError: there is none.
             BuildIncompleteError: its build was interrupted.
             FormatTooNewError: a newer kbengine wrote it.
-            EncoderMismatchError: the encoder is not the one that made its vectors.
+            EncoderMismatchError: the encoder makes other passage vectors than the stored ones.
             CorruptError: a file is not what was written.
         """
         from kbengine.encoders.encoder import Encoder
         from storage.reader import KBReader
+        from storage.tuned_files import list_tuned
 
         options = options or KnowledgeBaseOptions()
         path = Path(path)
+        tuned: str | None = None
+        if isinstance(encoder, str) and encoder in list_tuned(path):
+            encoder, tuned = None, encoder
         if encoder is None or isinstance(encoder, str):
             if encoder is None:
                 with KBReader.open(path) as reader:
                     encoder = reader.settings.encoder_name
             encoder = Encoder.load(encoder, device=options.device, dtype=options.dtype)
-        knowledge_base = cls(path, encoder, options)
+        knowledge_base = cls(path, encoder, options, tuned=tuned)
+        if tuned is not None:
+            knowledge_base.encoder_for()  # a damaged one is told of now
         knowledge_base.warm_up()
         return knowledge_base
 
@@ -136,16 +157,63 @@ class KnowledgeBase:
             query: a question, a `Query` (see `adapters.tasks` for the other tasks), or a sequence of them.
             **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there
                 are no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`,
-                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it).
+                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it),
+                `strategy` (dense, dfs, sfs, hybrid: where candidates come from),
+                `encoder` (the name of an encoder tuned for this knowledge base).
 
         Raises:
             QueryError: a query is empty or too long.
             InvalidOptionError: an option is out of its range.
+            UnknownEncoderError: the knowledge base has no encoder of the name.
         """
         options = SearchOptions(**keywords)
+        searcher = self.searcher(options.encoder)
         if isinstance(query, str | Query):
-            return self._searcher.search([_as_query(query)], options)[0]
-        return self._searcher.search([_as_query(one) for one in query], options)
+            return searcher.search([_as_query(query)], options)[0]
+        return searcher.search([_as_query(one) for one in query], options)
+
+    def searcher(self, encoder: str | Encoder | None = None) -> Searcher:
+        """Return what searches with an encoder: a tuned one by name, one at hand, or the default.
+
+        Raises:
+            UnknownEncoderError: the knowledge base has no encoder of the name.
+            EncoderMismatchError: it makes other passage vectors than the stored ones.
+        """
+        from kbengine.searcher import Searcher
+
+        if encoder is None or isinstance(encoder, str):
+            return Searcher(self._reader, self.encoder_for(encoder))
+        check_encoder(encoder, self._reader.settings, self.path)
+        return Searcher(self._reader, encoder)
+
+    def encoder_for(self, name: str | None = None) -> Encoder:
+        """Return the encoder that answers: the tuned one of the name as it is stored now, or the default.
+
+        A tuned encoder that was written again is loaded anew; the default is the one given to `open`.
+
+        Raises:
+            UnknownEncoderError: the knowledge base has no encoder of the name.
+            EncoderMismatchError: it was tuned from another encoder than this knowledge base is open with.
+            CorruptError: its files are not what was written.
+        """
+        name = name or self._default
+        return self.encoder if name is None else self._tuned.get(name)
+
+    def tuned_encoders(self) -> list[TunedInfo]:
+        """Return what is known of each encoder tuned for this knowledge base, by name."""
+        from kbengine.tuning.tuned_encoders import tuned_infos
+
+        return tuned_infos(self.path)
+
+    def delete_encoder(self, name: str) -> None:
+        """Forget a tuned encoder; searches that name it fail from then on.
+
+        Raises:
+            UnknownEncoderError: there is none of the name.
+        """
+        from storage.tuned_files import delete_tuned
+
+        delete_tuned(self.path, name)
 
     def add(
         self, documents: Iterable[CorpusDocument | Mapping[str, Any]], *, replace: bool = True, op_id: str | None = None
@@ -289,12 +357,29 @@ class KnowledgeBase:
         """Return counts, sizes, settings and the last commits."""
         return self._reader.info()
 
-    def close(self) -> None:
-        """Finish background merging, give the writer lock back and close all files."""
+    @property
+    def reader(self) -> KBReader:
+        """Return the reader behind the searches: listings, texts and snapshots."""
+        return self._reader
+
+    @property
+    def writing(self) -> Literal["no", "idle", "merging"]:
+        """Tell whether this process holds the writer lock, and whether it is merging segments in the background."""
+        with self._write_lock:
+            if self._writer is None:
+                return "no"
+            return "merging" if self._writer.merging else "idle"
+
+    def release_writer(self) -> None:
+        """Finish background merging and give the writer lock back, so that other processes may write."""
         with self._write_lock:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+
+    def close(self) -> None:
+        """Finish background merging, give the writer lock back and close all files."""
+        self.release_writer()
         self._reader.close()
 
     def _open_writer(self) -> Any:
@@ -303,14 +388,6 @@ class KnowledgeBase:
         if self._writer is None:
             self._writer = KBWriter.open(self.path, lock_timeout_s=self._options.lock_timeout_s)
         return self._writer
-
-
-def _check_encoder(encoder: Encoder, name: str, fingerprint: str, path: Path) -> None:
-    if encoder.fingerprint != fingerprint:
-        raise EncoderMismatchError(
-            f"{path} was built with encoder {name!r} (fingerprint {fingerprint[:12]}), the one given has fingerprint "
-            f"{encoder.fingerprint[:12]}; open it with the encoder it was built with, or build it anew"
-        )
 
 
 def _as_query(query: str | Query) -> Query:

@@ -1,20 +1,46 @@
-"""Reindexing a knowledge base: fewer tokens or another index from what is stored, without encoding anything again."""
+"""Reindexing a knowledge base: fewer tokens, another index or no int8 vectors, without encoding anything again."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbengine.builder import stored_threshold
-from kbengine.errors import InvalidOptionError
+from kbengine.errors import BuildIncompleteError, InvalidOptionError
 from kbengine.filtering import FilterOptions
 from kbengine.progress import NoProgress, ProgressSink
 
 if TYPE_CHECKING:
-    from storage.reindexing import Filtered
+    from storage.gpu import IndexDevice
+    from storage.reindexing import Reindexed
+
+
+@dataclass(frozen=True)
+class ReindexOptions:
+    """What is to change; what is left out stays as it is.
+
+    Attributes:
+        filter: which of the stored tokens to keep.
+        ann: options of the index by name, among them `kind`; see `storage.ann_options`.
+        drop_vectors: store quantised token vectors only; the int8 ones are gone for good.
+        index_device: where a quantiser is trained: "cpu", "gpu", or "auto" for a graphics processor if FAISS has one.
+    """
+
+    filter: FilterOptions = field(default_factory=FilterOptions)
+    ann: Mapping[str, str | int] = field(default_factory=dict)
+    drop_vectors: bool = False
+    index_device: IndexDevice = "auto"
+
+    def __post_init__(self) -> None:
+        if self.filter == FilterOptions() and not self.ann and not self.drop_vectors:
+            raise InvalidOptionError(
+                "nothing to do: give --keep-fraction, --filter-threshold, --index, --nlist, --nprobe, --refine or "
+                "--drop-vectors"
+            )
 
 
 @dataclass(frozen=True)
@@ -22,19 +48,22 @@ class ReindexReport:
     """What reindexing did."""
 
     path: Path
-    filtered: Filtered
+    done: Reindexed
+    index: str
     bytes_before: int
     bytes_after: int
     elapsed_s: float
 
     def facts(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        threshold = self.filtered.threshold
+        threshold = self.done.threshold
         return {
             "path": str(self.path),
+            "index": self.index,
+            "quantiser_trained": self.done.trained,
             "filter_threshold": round(threshold, 4) if math.isfinite(threshold) else None,
-            "stored_vectors_before": self.filtered.rows_before,
-            "stored_vectors": self.filtered.rows,
+            "stored_vectors_before": self.done.rows_before,
+            "stored_vectors": self.done.rows,
             "bytes_before": self.bytes_before,
             "bytes": self.bytes_after,
             "elapsed_s": round(self.elapsed_s, 2),
@@ -42,57 +71,79 @@ class ReindexReport:
 
 
 def reindex(
-    path: Path, filter_options: FilterOptions, *, out: Path | None = None, progress: ProgressSink | None = None
+    path: Path, options: ReindexOptions, *, out: Path | None = None, progress: ProgressSink | None = None
 ) -> ReindexReport:
-    """Return what was done to keep fewer tokens of the knowledge base in `path`, or of a copy of it in `out`.
+    """Return what was done to change the knowledge base in `path`, or to make a changed copy of it in `out`.
 
-    Tokens are chosen by the filter logits that are stored with them; their ids stay what they were. The change is one
-    commit: killed before it, everything is as it was (a copy is not there), and the same call starts again.
+    Tokens to keep are chosen by the filter logits that are stored with them; their ids stay what they were. The change
+    is one commit: killed before it, everything is as it was (a copy is not there), and the same call starts again.
 
     Args:
         path: the knowledge base; untouched where `out` is given.
-        filter_options: what to keep.
-        out: where the filtered copy goes, a path that holds nothing yet.
+        options: what is to change.
+        out: where the changed copy goes, a path that holds nothing yet.
         progress: shown the stages.
 
     Raises:
-        InvalidOptionError: nothing was asked for, or more tokens than are stored.
+        InvalidOptionError: more tokens are asked for than are stored, or vectors that are not there.
+        BuildIncompleteError: its build was interrupted.
         KnowledgeBaseExistsError: `out` holds something.
     """
     from storage.creation import appearing, copy_without_segments
+    from storage.database import DATABASE_NAME, database_path
     from storage.reader import KBReader
     from storage.session import SEGMENT_DIRECTORY
+    from storage.sizes import bytes_of
 
-    if filter_options == FilterOptions():
-        raise InvalidOptionError("nothing to do: give --keep-fraction or --filter-threshold")
     began = time.perf_counter()
-    stages = _Stages(progress or NoProgress())
-    with KBReader.open(path) as reader:
-        bytes_before = sum(reader.info().bytes_by_kind.values())
+    stages = Stages(progress or NoProgress())
+    database_path(path)
+    bytes_before = bytes_of(file for file in path.rglob("*") if file.is_file())
     if out is None:
-        filtered = _filter(path, filter_options, None, stages)
+        done = _reindex(path, options, None, stages)
     else:
         with appearing(out) as temporary:
             stages("copying the texts", 0, 1)
             copy_without_segments(path, temporary)
-            filtered = _filter(temporary, filter_options, path / SEGMENT_DIRECTORY, stages)
-    with KBReader.open(out or path) as reader:
-        bytes_after = sum(reader.info().bytes_by_kind.values())
-    return ReindexReport(out or path, filtered, bytes_before, bytes_after, time.perf_counter() - began)
+            done = _reindex(temporary, options, path / SEGMENT_DIRECTORY, stages)
+            for backup in temporary.glob(f"{DATABASE_NAME}.before-*"):
+                backup.unlink()  # made while the copy was brought up to date; the original is the backup
+    target = out or path
+    bytes_after = bytes_of(file for file in target.rglob("*") if file.is_file())
+    with KBReader.open(target) as reader:
+        kind = reader.settings.ann_options.kind
+    return ReindexReport(target, done, kind, bytes_before, bytes_after, time.perf_counter() - began)
 
 
-def _filter(path: Path, filter_options: FilterOptions, source: Path | None, stages: _Stages) -> Filtered:
-    from storage.reindexing import FilterRequest
+def _reindex(path: Path, options: ReindexOptions, source: Path | None, stages: Stages) -> Reindexed:
+    from storage.filter_request import FilterRequest
+    from storage.reindexing import ReindexRequest
     from storage.writer import KBWriter
 
-    request = FilterRequest(keep_fraction=filter_options.keep_fraction, threshold=filter_options.threshold)
+    wanted = options.filter
+    request = None
+    if wanted != FilterOptions():
+        request = FilterRequest(keep_fraction=wanted.keep_fraction, threshold=wanted.threshold)
     with KBWriter.open(path) as writer:
-        return writer.filter_tokens(
-            request, stored_threshold=stored_threshold(writer.settings), source=source, stage=stages
+        if writer.settings.build_state != "complete":
+            raise BuildIncompleteError(
+                f"the build of {path} was interrupted at {dict(writer.settings.build_position)}; run the same "
+                "'kbengine build' again to finish it"
+            )
+        return writer.reindex(
+            ReindexRequest(
+                filter=request,
+                ann=dict(options.ann) if options.ann else None,
+                drop_vectors=options.drop_vectors,
+                stored_threshold=stored_threshold(writer.settings),
+                device=options.index_device,
+            ),
+            source=source,
+            stage=stages,
         )
 
 
-class _Stages:
+class Stages:
     """Turns (what, done, total) into the stages of a progress bar."""
 
     def __init__(self, progress: ProgressSink) -> None:
@@ -101,6 +152,7 @@ class _Stages:
         self._done = 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
+        """Show that `done` of `total` units of `what` are done."""
         if what != self._what:
             self._progress.begin(what, total, "")
             self._what, self._done = what, 0

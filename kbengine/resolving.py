@@ -112,4 +112,5 @@ def _parts(phrases: ScoredPhrases, i: int) -> ScoreParts:
         end=float(phrases.end[i]),
         passage=float(phrases.passage[i]),
         lexical=float(phrases.lexical[i]),
+        sparse=float(phrases.sparse[i]),
     )

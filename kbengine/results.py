@@ -53,6 +53,7 @@ class ScoreParts:
     end: float
     passage: float
     lexical: float
+    sparse: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Hit:
                 "end": self.parts.end,
                 "passage": self.parts.passage,
                 "lexical": self.parts.lexical,
+                "sparse": self.parts.sparse,
             }
         return record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +19,13 @@ from kbengine.query import Query, SearchOptions, Unit, Weights
 from kbengine.resolving import Resolver, SnapshotOutdatedError
 from kbengine.results import SearchResult
 from kbengine.scoring import best_phrases, expand_ranges
+from kbengine.strategies import Plan, passages_by_words, plan_of
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder, QueryVectors
     from storage.reader import KBReader
     from storage.snapshot import Snapshot
+    from storage.sparse_scores import SparseQuery
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -36,24 +38,25 @@ EFFORT_FACTORS = {"low": 0.25, "normal": 1.0, "high": 4.0, "exact": 1.0}
 MAX_RETRIES = 5
 """Searches begun anew because a compaction forgot documents between finding them and reading their text."""
 GATHER_ROWS = 1 << 16
-"""Rows whose codes are turned into float32 at once: 100 MB at d = 384."""
+"""Rows whose codes are read at once: 25 MB at d = 384."""
 
 
 @dataclass(frozen=True)
 class _QueryVectors:
-    """One query's vectors float32 (d,) and its lexical signal, None where that does not count."""
+    """One query's vectors float32 (d,), its lexical signal and its sparse vectors, None where these do not count."""
 
     start: Float32
     end: Float32
     passage: Float32
     lexical: LexicalSignal | None
+    sparse: SparseQuery | None
 
 
 class Searcher:
     """Answers queries from one knowledge base with one encoder; usable from several threads at once."""
 
     def __init__(self, reader: KBReader, encoder: Encoder) -> None:
-        self._reader = reader
+        self.reader = self._reader = reader
         self._encoder = encoder
         self._resolver = Resolver(reader)
 
@@ -82,18 +85,28 @@ class Searcher:
         clock = time.perf_counter
         encoded_at = clock()
         snapshot = self._reader.snapshot()
-        weights = [options.weights or query.weights for query in queries]
+        plans = [plan_of(options.strategy or query.strategy, options.weights or query.weights) for query in queries]
         units = [options.unit or query.unit for query in queries]
-        lexical = lexical_signals(self._reader, snapshot, queries, weights)
+        # A signal that finds candidates only is needed as well: then any weight will do.
+        needed = [
+            replace(plan.weights, lexical=plan.weights.lexical or 1.0) if plan.needs_words else plan.weights
+            for plan in plans
+        ]
+        lexical = lexical_signals(self._reader, snapshot, queries, needed)
         lexical_at = clock()
-        token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
+        near = np.array([i for i, plan in enumerate(plans) if plan.by_vectors], dtype=np.int64)
+        nothing = np.zeros(0, dtype=np.int64)
+        nearest: list[tuple[Int64, Int64]] = [(nothing, nothing)] * len(queries)
+        if len(near):
+            found = self._nearest(snapshot, encoded.start[near], encoded.end[near], encoded.passage[near], options)
+            for i, rows, passages in zip(near.tolist(), *found, strict=True):
+                nearest[i] = (rows, passages)
         nearest_at = clock()
         chosen = []
-        for i in range(len(queries)):
-            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i])
-            chosen.append(
-                self._choose(snapshot, vectors, weights[i], units[i], options, token_rows[i], passage_hits[i])
-            )
+        for i, plan in enumerate(plans):
+            sparse = encoded.sparse[i] if encoded.sparse is not None and plan.weights.sparse > 0 else None
+            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], sparse)
+            chosen.append(self._choose(snapshot, vectors, plan, units[i], options, *nearest[i]))
         rescored_at = clock()
         hits = self._resolver.resolve(snapshot, chosen, units, options)
         done = clock()
@@ -116,6 +129,30 @@ class Searcher:
             )
             for i in range(len(queries))
         ]
+
+    def candidates(
+        self, snapshot: Snapshot, queries: Sequence[Query], encoded: QueryVectors, options: SearchOptions
+    ) -> list[ScoredPhrases]:
+        """Return the `options.k` best phrases of each query, best first, overlapping ones too: what tuning learns from.
+
+        Args:
+            snapshot: what is searched.
+            queries: what is asked; their lexical texts count where `options.weights` (or their own) give them weight.
+            encoded: their vectors, by any encoder with the stored passage vectors' passage side.
+            options: `k`, `weights`, `effort`, `nprobe`, `max_phrase_tokens`; the rest is not looked at.
+        """
+        weights = [options.weights or query.weights for query in queries]
+        lexical = lexical_signals(self._reader, snapshot, queries, weights)
+        token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
+        found = []
+        for i in range(len(queries)):
+            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], None)
+            named = [passage_hits[i] if weights[i].passage > 0 else passage_hits[i][:0]]
+            if vectors.lexical is not None:
+                named.append(vectors.lexical.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))
+            scored = self._score(snapshot, vectors, weights[i], "phrase", options, token_rows[i], np.concatenate(named))
+            found.append(scored.take(np.arange(min(options.k, len(scored)), dtype=np.int64)))
+        return found
 
     def _nearest(
         self,
@@ -144,7 +181,7 @@ class Searcher:
         self,
         snapshot: Snapshot,
         vectors: _QueryVectors,
-        weights: Weights,
+        plan: Plan,
         unit: Unit,
         options: SearchOptions,
         token_rows: Int64,
@@ -154,19 +191,21 @@ class Searcher:
         growth = 1
         while True:
             n_lexical = max(PASSAGES_PER_SEARCH, options.k) * growth
-            named = [passage_hits if weights.passage > 0 else passage_hits[:0]]
-            if vectors.lexical is not None:
-                named.append(vectors.lexical.candidates(snapshot, n_lexical))
+            named = [
+                passage_hits if plan.weights.passage > 0 else passage_hits[:0],
+                passages_by_words(plan, snapshot, vectors.lexical, n_lexical),
+            ]
             exhausted = n_lexical >= snapshot.n_passages
             if exhausted and growth > 1:
                 named = [np.flatnonzero(snapshot.live_passages)]
-            scored = self._score(snapshot, vectors, weights, unit, options, token_rows, np.concatenate(named))
+            scored = self._score(snapshot, vectors, plan.weights, unit, options, token_rows, np.concatenate(named))
             wanted = options.k if unit != "sentence" else 4 * options.k
             positions = distinct_positions(scored, snapshot, unit, wanted)
             enough = len(positions) >= options.k if unit != "sentence" else len(positions) >= 2 * options.k
             if enough or (exhausted and growth > 1) or snapshot.n_rows == 0:
                 return scored.take(np.asarray(positions, dtype=np.int64))
             growth *= 2
+            plan = plan.with_everything
             rows, hits = self._nearest(
                 snapshot, vectors.start[None], vectors.end[None], vectors.passage[None], options, growth
             )
@@ -187,16 +226,22 @@ class Searcher:
         ranges = candidate_ranges(snapshot, token_rows, passages, max_phrase_tokens=longest)
         rows, range_numbers = expand_ranges(ranges.first, ranges.stop)
         start, end = _inner_products(snapshot, rows, vectors)
+        sparse = _sparse_products(snapshot, rows, vectors, weights)
         stops = np.cumsum(ranges.stop - ranges.first)
         best = best_phrases(
             start,
-            end,
+            end if sparse is None else end + sparse[1],
             rows=rows,
             range_stops=stops[range_numbers] if len(rows) else rows,
             token_ordinals=snapshot.token_ordinals(rows).astype(np.int64),
             passages=ranges.passages[range_numbers] if len(rows) else rows,
             max_phrase_tokens=longest,
         )
+        of_sparse = np.zeros(len(rows), dtype=np.float32)
+        best_end = best.end
+        if sparse is not None:
+            last = np.searchsorted(rows, best.last_rows)  # ranges are in row order and do not overlap: rows rise
+            best_end, of_sparse = end[last], sparse[0] + sparse[1][last]
         # Passage and lexical scores are the same for all phrases of a range: computed once per range.
         passage_scores = snapshot.passage_vectors(ranges.passages) @ vectors.passage * np.float32(weights.passage)
         if vectors.lexical is None:
@@ -208,17 +253,28 @@ class Searcher:
             last_rows=best.last_rows,
             passages=best.passages,
             start=best.start * np.float32(weights.phrase),
-            end=best.end * np.float32(weights.phrase),
+            end=best_end * np.float32(weights.phrase),
             passage=passage_scores[range_numbers].astype(np.float32),
             lexical=lexical_scores[range_numbers].astype(np.float32),
+            sparse=of_sparse * np.float32(weights.phrase),
             score=np.zeros(len(rows), dtype=np.float32),
         )
-        total = scored.start + scored.end + scored.passage + scored.lexical
+        total = scored.start + scored.end + scored.passage + scored.lexical + scored.sparse
         scored.score[:] = total
         if unit in ("passage", "document"):
             # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.
             scored = scored.take(first_best_positions(scored.score, range_numbers))
         return rank_phrases(scored, max(4096, 32 * options.k))
+
+
+def _sparse_products(
+    snapshot: Snapshot, rows: Int64, vectors: _QueryVectors, weights: Weights
+) -> tuple[Float32, Float32] | None:
+    """Return the rows' weighted sparse scores as starts and ends, both float32 (r,); None where they do not count."""
+    if vectors.sparse is None or not len(rows):
+        return None
+    start, end = snapshot.sparse_scores(rows, vectors.sparse)
+    return start * np.float32(weights.sparse), end * np.float32(weights.sparse)
 
 
 def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> tuple[Float32, Float32]:
@@ -227,7 +283,5 @@ def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> 
     scores = np.empty((len(rows), 2), dtype=np.float32)
     for begin in range(0, len(rows), GATHER_ROWS):
         block = slice(begin, begin + GATHER_ROWS)
-        codes, scales = snapshot.gather(rows[block])
-        np.matmul(codes.astype(np.float32), targets, out=scores[block])
-        scores[block] *= scales[:, None]
+        scores[block] = snapshot.inner_products(rows[block], targets)
     return np.ascontiguousarray(scores[:, 0]), np.ascontiguousarray(scores[:, 1])

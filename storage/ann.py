@@ -1,28 +1,26 @@
-"""Approximate nearest neighbours of one segment: FAISS lists over the segment's own int8 codes.
+"""Approximate nearest neighbours of one segment: FAISS lists give candidates, the stored vectors their scores.
 
-The file in `index/` holds only centroids and the order of rows; the lists themselves are filled from the codes
-when the segment is loaded. FAISS sees the codes as bytes of an 8-bit scalar quantiser whose range is chosen such
+Where the int8 vectors are stored, whatever FAISS returns is scored again from the codes and each row's own scale.
+Otherwise scores come from the decoded quantised vectors: what the index really serves.
+
+The file in `index/` of kind `ivf-sq8` holds only centroids and the order of rows; the lists are filled from the
+segment's codes when it is loaded. FAISS sees these as bytes of an 8-bit scalar quantiser whose range is chosen such
 that a byte decodes to exactly the int8 value: one common scale then turns its scores into inner products.
-Whatever FAISS returns is scored again from the codes and each row's own scale.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.ann_codes import CodedVectors, build_codes, codes_path, read_codes, write_codes
 from storage.ann_lists import (
     AnnKind,
     AnnLists,
-    AnnOptions,
     AnnSource,
     Progress,
     ann_path,
@@ -30,16 +28,30 @@ from storage.ann_lists import (
     read_lists,
     write_lists,
 )
-from storage.code_block import BlockPart, as_faiss_bytes, decode_exactly
-from storage.codes import check_scale, dequantise
+from storage.ann_options import AnnOptions
+from storage.code_block import BlockPart
+from storage.codes import quantise
 from storage.errors import CorruptError, InvalidOptionError, KBError
-from storage.exact import Found, check_queries, score_rows, search_codes
+from storage.exact import Found, RowVectors, check_queries, score_rows, search_rows
+from storage.filled_index import FilledIndex, Selector
+from storage.gpu import IndexDevice, uses_gpu
+from storage.quantiser import Quantiser
 from storage.segment import Segment
 
-__all__ = ["AnnKind", "AnnOptions", "Progress", "TokenAnn", "ann_path", "ann_source", "build_ann", "load_ann"]
+__all__ = [
+    "AnnKind",
+    "AnnOptions",
+    "Progress",
+    "TokenAnn",
+    "ann_path",
+    "ann_source",
+    "build_ann",
+    "load_ann",
+    "prepare_ann",
+    "stored_codes",
+]
 
 _log = logging.getLogger(__name__)
-_FILL_ROWS = 1 << 16
 # Below this share of live rows FAISS skips dead ones itself; above it, fetching a few more is faster.
 _SELECT_BELOW = 0.5
 # Fetched beyond k: rows whose own scale FAISS does not see may deserve a better place.
@@ -50,21 +62,46 @@ class TokenAnn:
     """Search over the token vectors, or the passage vectors, of one segment; safe to share between threads.
 
     Attributes:
-        source: The vectors.
-        options: How the lists were built and are asked.
-        lists: The lists; None where every search is exact.
+        source: The vectors that scores come from.
+        served: The vectors that candidates are sought among: the same, or quantised ones.
+        options: How the index was built and is asked.
+        lists: The lists of kind `ivf-sq8`; None for other kinds and where every search is exact.
     """
 
-    def __init__(self, source: AnnSource, lists: AnnLists | None, options: AnnOptions) -> None:
-        self.source = source
+    def __init__(
+        self,
+        source: AnnSource | CodedVectors,
+        found_in: AnnLists | CodedVectors | None,
+        options: AnnOptions,
+        *,
+        device: IndexDevice = "cpu",
+    ) -> None:
+        self.source: RowVectors = source
+        self.served: RowVectors = source
         self.options = options
-        self.lists = lists
-        self._index = None if lists is None else _FilledIndex.of(source, lists)
+        self.lists = found_in if isinstance(found_in, AnnLists) else None
+        self._plain = source if isinstance(source, AnnSource) else None
+        self._index: FilledIndex | None = None
+        self._refine = 1
+        # Rows that a scan of int8 codes alone underrates: where the scan is to be exact they are always candidates.
+        self._always = np.empty(0, dtype=np.int64)
+        if isinstance(found_in, CodedVectors):
+            self.served = found_in
+            self._index = FilledIndex.of_codes(found_in)
+            if source is not found_in:
+                self._refine = options.refine or options.index_kind.refine
+        elif found_in is not None:
+            assert isinstance(source, AnnSource)
+            self._index = FilledIndex.of_lists(source, found_in)
+            if len(found_in.centroids) == 1:
+                self._always = np.flatnonzero(source.scales != np.float16(source.common))
+        if self._index is not None and uses_gpu(device):
+            self._index = self._index.on_gpu()
 
     @property
     def n_rows(self) -> int:
         """How many vectors can be found."""
-        return len(self.source.codes)
+        return self.source.n_rows
 
     @property
     def is_exact(self) -> bool:
@@ -94,30 +131,37 @@ class TokenAnn:
             exact: Look at every row.
             live: bool (n), which rows may be returned; None allows all.
         """
-        queries = check_queries(queries, k, d=self.source.codes.shape[1])
+        queries = check_queries(queries, k, d=self.source.d)
         if nprobe is not None and nprobe < 1:
             raise InvalidOptionError(f"nprobe is {nprobe}, expected at least 1")
         if exact or self._index is None:
-            found = search_codes(self.source.codes, self.source.scales, queries, k, live=live)
+            found = search_rows(self.source, queries, k, live=live)
         else:
-            nlist = len(self._index.lists.centroids)
+            nlist = self._index.nlist
             probes = round(self.options.probes_for(nlist) * nprobe_factor) if nprobe is None else nprobe
             probes = max(1, min(probes, nlist))
             found = self._probe(queries, k, probes=probes, live=live)
         return found.scores, found.rows
 
     def block_part(self, *, first_row: int, live: NDArray[np.bool_] | None) -> BlockPart:
-        """The live rows, numbered from `first_row`, for scanning together with other segments."""
+        """The live rows, numbered from `first_row`, for scanning together with other segments; of exact ones only."""
+        assert self._plain is not None
         rows = np.arange(self.n_rows) if live is None else np.flatnonzero(live)
-        return BlockPart(self.source.codes[rows], self.source.scales[rows], rows + first_row)
+        return BlockPart(self._plain.codes[rows], self._plain.scales[rows], rows + first_row)
+
+    @property
+    def common_scale(self) -> float:
+        """The common scale of the int8 codes; of segments that are scanned only."""
+        assert self._plain is not None
+        return self._plain.common
 
     def _probe(self, queries: NDArray[np.float32], k: int, *, probes: int, live: NDArray[np.bool_] | None) -> Found:
         n_live = self.n_rows if live is None else int(np.count_nonzero(live))
         share = n_live / max(self.n_rows, 1)
         selector = None
-        fetch = k + _SPARE_ROWS
+        fetch = (k + _SPARE_ROWS) * self._refine
         if live is not None and share < _SELECT_BELOW:
-            selector = _Selector.of(live)
+            selector = Selector.of(live)
         elif live is not None:
             fetch = math.ceil(1.1 * fetch / share)
         return self._fetch(queries, k, fetch, probes, live=live, selector=selector, wanted=min(k, n_live))
@@ -130,7 +174,7 @@ class TokenAnn:
         probes: int,
         *,
         live: NDArray[np.bool_] | None,
-        selector: _Selector | None,
+        selector: Selector | None,
         wanted: int,
     ) -> Found:
         """The best k live rows; asks again, for the queries that got fewer than `wanted`, with more effort.
@@ -141,11 +185,14 @@ class TokenAnn:
         fetch = min(fetch, self.n_rows)
         rows = self._index.search(queries, fetch, probes, selector)
         exhausted = rows[:, -1] < 0
-        if live is not None and selector is None:
+        if len(self._always):
+            others = np.where(np.isin(rows, self._always), -1, rows)
+            rows = np.concatenate([others, np.broadcast_to(self._always, (len(rows), len(self._always)))], axis=1)
+        if live is not None:
             rows = np.where((rows >= 0) & live[rows], rows, -1)
         found = self._scored(queries, rows, k)
         lacking = (found.rows >= 0).sum(axis=1) < wanted
-        nlist = len(self._index.lists.centroids)
+        nlist = self._index.nlist
         for group, more_fetch, more_probes in (
             (lacking & ~exhausted, fetch * 4, probes),
             (lacking & exhausted, fetch, probes * 4),
@@ -169,8 +216,7 @@ class TokenAnn:
         for index, query in enumerate(queries):
             valid = rows[index] >= 0
             chosen = rows[index, valid]
-            vectors = dequantise(self.source.codes[chosen], self.source.scales[chosen])
-            scores[index, valid] = score_rows(vectors, query)
+            scores[index, valid] = score_rows(self.source.vectors(chosen), query)
         if rows.shape[1] < k:
             padding = ((0, 0), (0, k - rows.shape[1]))
             scores = np.pad(scores, padding, constant_values=-np.inf)
@@ -179,99 +225,43 @@ class TokenAnn:
         return Found(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
 
 
-@dataclass(frozen=True)
-class _Selector:
-    """A FAISS selector of live rows, with the bitmap it points into."""
-
-    bitmap: NDArray[np.uint8]
-    selector: Any
-
-    @classmethod
-    def of(cls, live: NDArray[np.bool_]) -> _Selector:
-        bitmap = np.packbits(live, bitorder="little")
-        return cls(bitmap, faiss.IDSelectorBitmap(len(bitmap), faiss.swig_ptr(bitmap)))
-
-
-@dataclass(frozen=True)
-class _FilledIndex:
-    """A FAISS index filled from a segment's codes, with the objects that it points to."""
-
-    lists: AnnLists
-    index: Any
-    quantizer: Any
-    inverted_lists: Any
-
-    @classmethod
-    def of(cls, source: AnnSource, lists: AnnLists) -> _FilledIndex:
-        nlist, d = lists.centroids.shape
-        quantizer = faiss.IndexFlatIP(d)
-        quantizer.add(np.ascontiguousarray(lists.centroids, dtype=np.float32))
-        index = faiss.IndexIVFScalarQuantizer(
-            quantizer, d, nlist, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-        )
-        index.by_residual = False
-        decode_exactly(index.sq, d)
-        index.is_trained = True
-        inverted_lists = faiss.ArrayInvertedLists(nlist, index.code_size)
-        _fill(inverted_lists, source, lists)
-        index.replace_invlists(inverted_lists, False)
-        index.ntotal = len(lists.order)
-        return cls(lists, index, quantizer, inverted_lists)
-
-    def search(
-        self, queries: NDArray[np.float32], k: int, nprobe: int, selector: _Selector | None
-    ) -> NDArray[np.int64]:
-        """The rows int64 (m, k) that FAISS finds, −1 where there are fewer."""
-        # The keywords are FAISS's own addition to a generated class, unknown to its type stubs.
-        parameters = faiss.SearchParametersIVF(  # type: ignore[call-arg]
-            nprobe=nprobe, sel=None if selector is None else selector.selector
-        )
-        _, rows = self.index.search(queries, k, params=parameters)
-        return np.asarray(rows, dtype=np.int64)
-
-
-def _fill(inverted_lists: Any, source: AnnSource, lists: AnnLists) -> None:
-    starts = lists.list_starts
-    common = np.float16(check_scale(source.common))
-    n_lists = len(starts) - 1
-    first = 0
-    while first < n_lists:
-        last = max(first + 1, int(np.searchsorted(starts, starts[first] + _FILL_ROWS, side="right")) - 1)
-        base = int(starts[first])
-        rows = lists.order[base : int(starts[last])].astype(np.int64)
-        codes = source.codes[rows]
-        scales = source.scales[rows]
-        own = np.flatnonzero(scales != common)
-        if len(own):
-            # FAISS knows one scale: rows with a larger one are shown to it at the common scale, as far as they fit.
-            ratio = scales[own].astype(np.float32) / np.float32(common)
-            codes[own] = np.clip(np.rint(codes[own] * ratio[:, None]), -127, 127).astype(np.int8)
-        raw = as_faiss_bytes(codes)
-        bounds = (starts[first : last + 1] - base).tolist()
-        for number, (start, end) in enumerate(itertools.pairwise(bounds), start=first):
-            if end > start:
-                part, ids = raw[start:end], rows[start:end]
-                inverted_lists.add_entries(number, end - start, faiss.swig_ptr(ids), faiss.swig_ptr(part))
-        first = last
-
-
-def ann_source(segment: Segment, kind: AnnKind) -> AnnSource:
-    """The vectors of a segment that a search of this kind looks at."""
+def ann_source(segment: Segment, kind: AnnKind) -> AnnSource | None:
+    """The int8 vectors of a segment that a search of this kind looks at; None where it stores quantised ones only."""
     arrays = segment.arrays
-    if kind == "tokens":
-        return AnnSource(segment.file.sha256, kind, arrays.codes, arrays.scales, arrays.token_scale)
-    return AnnSource(segment.file.sha256, kind, arrays.passage_codes, arrays.passage_scales, arrays.passage_scale)
+    if kind == "passages":
+        return AnnSource(segment.file.sha256, kind, arrays.passage_codes, arrays.passage_scales, arrays.passage_scale)
+    if arrays.codes is None or arrays.scales is None:
+        return None
+    return AnnSource(segment.file.sha256, kind, arrays.codes, arrays.scales, arrays.token_scale)
+
+
+def stored_codes(segment: Segment, quantiser: Quantiser | None) -> CodedVectors:
+    """The quantised vectors that a segment stores in place of int8 ones; CorruptError without their quantiser."""
+    arrays = segment.arrays
+    if quantiser is None or quantiser.name != arrays.quantiser:
+        raise CorruptError(
+            f"{segment.path} is coded with quantiser {arrays.quantiser!r}, the knowledge base has "
+            f"{None if quantiser is None else quantiser.name!r}; restore kb.sqlite and segments/ from one backup"
+        )
+    assert arrays.list_numbers is not None
+    assert arrays.quantised is not None
+    fits = arrays.quantised.shape[1] == quantiser.code_bytes and segment.d == quantiser.d
+    if not fits or int(arrays.list_numbers.max(initial=0)) >= quantiser.nlist:
+        raise CorruptError(f"{segment.path}: codes do not fit quantiser {quantiser.name}; restore it from a backup")
+    return CodedVectors(quantiser, arrays.list_numbers, arrays.quantised)
 
 
 def build_ann(
-    segment: Segment, kind: AnnKind, options: AnnOptions | None = None, *, progress: Progress | None = None
+    segment: Segment,
+    kind: AnnKind,
+    options: AnnOptions | None = None,
+    *,
+    quantiser: Quantiser | None = None,
+    progress: Progress | None = None,
 ) -> TokenAnn:
     """Search over a segment's vectors, built from scratch in memory."""
     options = options or AnnOptions()
-    source = ann_source(segment, kind)
-    if len(source.codes) < max(options.exact_below_rows, 1):
-        return TokenAnn(source, None, options)
-    return TokenAnn(source, build_lists(source, options, progress=progress), options)
+    return TokenAnn(*_parts(None, segment, kind, options, quantiser, progress), options)
 
 
 def load_ann(
@@ -280,28 +270,118 @@ def load_ann(
     kind: AnnKind,
     options: AnnOptions | None = None,
     *,
+    quantiser: Quantiser | None = None,
+    device: IndexDevice = "cpu",
     progress: Progress | None = None,
 ) -> TokenAnn:
-    """Search over a segment's vectors, from the file in the index directory.
+    """Search over a segment's vectors, from the file in the index directory if there is to be one.
 
     A missing, damaged or outdated file is built again and written; where it cannot be written (full disk,
     read-only directory) the result is used all the same and a warning logged.
+
+    Args:
+        directory: The index directory.
+        segment: Whose vectors.
+        kind: Which of them.
+        options: What index; a kind that needs a quantiser is served as `ivf-sq8` without one.
+        quantiser: The knowledge base's.
+        device: Where searches run.
+        progress: Told while something is built.
     """
     options = options or AnnOptions()
+    return TokenAnn(*_parts(directory, segment, kind, options, quantiser, progress), options, device=device)
+
+
+def prepare_ann(
+    directory: Path,
+    segment: Segment,
+    kind: AnnKind,
+    options: AnnOptions,
+    *,
+    quantiser: Quantiser | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Nothing; the file that `load_ann` with the same arguments reads is there, if there is to be one."""
+    needs_no_file = kind == "tokens" and ann_source(segment, kind) is None
+    # Before a quantiser is trained nobody is to read the index.
+    untrained = kind == "tokens" and options.index_kind.needs_quantiser and quantiser is None
+    if not needs_no_file and not untrained:
+        _parts(directory, segment, kind, options, quantiser, progress)
+
+
+def _parts(
+    directory: Path | None,
+    segment: Segment,
+    kind: AnnKind,
+    options: AnnOptions,
+    quantiser: Quantiser | None,
+    progress: Progress | None,
+) -> tuple[AnnSource | CodedVectors, AnnLists | CodedVectors | None]:
+    """What scores come from, and what candidates are sought in: None where all rows are scanned."""
     source = ann_source(segment, kind)
-    if len(source.codes) < max(options.exact_below_rows, 1):
-        return TokenAnn(source, None, options)
-    path = ann_path(directory, segment.name, kind)
+    n_rows = segment.n_rows if kind == "tokens" else segment.n_passages
+    is_small = n_rows < max(options.exact_below_rows, 1)
+    if source is None:
+        coded = stored_codes(segment, quantiser)
+        if not is_small:
+            return coded, coded
+        # Decoded once: scanned with the other small segments as if it had int8 vectors.
+        codes, scales = quantise(coded.vectors(slice(None)), segment.arrays.token_scale)
+        source = AnnSource(segment.file.sha256, kind, codes, scales, segment.arrays.token_scale)
+    if is_small:
+        return source, None
+    if options.kind == "exact":
+        return source, _one_list(source)
+    if kind == "tokens" and options.index_kind.needs_quantiser and quantiser is not None:
+        return source, _codes(directory, segment, source, quantiser, progress)
+    return source, _lists(directory, segment, source, options, progress)
+
+
+def _one_list(source: AnnSource) -> AnnLists:
+    """All rows in one list, which every search scans."""
+    n = source.n_rows
+    return AnnLists(np.zeros((1, source.d), np.float32), np.arange(n, dtype=np.uint32), np.array([0, n]))
+
+
+def _lists(
+    directory: Path | None, segment: Segment, source: AnnSource, options: AnnOptions, progress: Progress | None
+) -> AnnLists:
+    if directory is None:
+        return build_lists(source, options, progress=progress)
+    path = ann_path(directory, segment.name, source.kind)
     try:
-        return TokenAnn(source, read_lists(path, source, options), options)
-    except CorruptError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
-            _log.warning("rebuilding %s: %s", path, error)
+        return read_lists(path, source, options)
     except KBError as error:
-        _log.warning("rebuilding %s in memory: %s", path, error)
+        _tell(path, error)
     lists = build_lists(source, options, progress=progress)
     try:
         write_lists(path, lists, source, options)
     except KBError as error:
         _log.warning("%s will be built again at the next start: %s", path, error)
-    return TokenAnn(source, lists, options)
+    return lists
+
+
+def _codes(
+    directory: Path | None, segment: Segment, source: AnnSource, quantiser: Quantiser, progress: Progress | None
+) -> CodedVectors:
+    if directory is None:
+        return build_codes(source, quantiser, progress=progress)
+    path = codes_path(directory, segment.name, quantiser.name)
+    try:
+        return read_codes(path, source, quantiser)
+    except KBError as error:
+        _tell(path, error)
+    coded = build_codes(source, quantiser, progress=progress)
+    try:
+        write_codes(path, coded, source)
+    except KBError as error:
+        _log.warning("%s will be built again at the next start: %s", path, error)
+    return coded
+
+
+def _tell(path: Path, error: KBError) -> None:
+    """Nothing; why a file is built again is logged, unless it was just not there yet."""
+    if not isinstance(error, CorruptError):
+        _log.warning("rebuilding %s in memory: %s", path, error)
+    elif not isinstance(error.__cause__, FileNotFoundError):
+        _log.warning("rebuilding %s: %s", path, error)

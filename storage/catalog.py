@@ -105,6 +105,13 @@ def commit_of(connection: Connection, op_id: str | None) -> Commit | None:
     )
 
 
+def op_ids_beginning(connection: Connection, prefix: str) -> list[str]:
+    """The names of the operations that begin so."""
+    op_id = schema.generations.c.op_id
+    statement = select(op_id).where(op_id >= prefix, op_id < prefix + chr(0x10FFFF))
+    return list(connection.execute(statement).scalars())
+
+
 def commit_row(connection: Connection, op_id: str) -> Mapping[Any, Any] | None:
     """The row of the commit that an operation id made, checked; None when it made none."""
     row = connection.execute(select(schema.generations).where(schema.generations.c.op_id == op_id)).mappings().first()

@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 
-from storage.ann import AnnOptions
+from storage.ann_setup import AnnSetup
 from storage.catalog import SegmentRow, dead_document_ids, forget_dead, live_segments, newest_generation_number
 from storage.merging import Replacement, merge_rows, plan_groups, replace_segments, segment_size
 from storage.schema import FTS_TABLE
@@ -18,7 +18,7 @@ __all__ = ["compact"]
 _log = logging.getLogger(__name__)
 
 
-def compact(session: WriteSession, *, purge: bool, max_rows: int, ann: AnnOptions) -> int:
+def compact(session: WriteSession, *, purge: bool, max_rows: int, ann: AnnSetup) -> int:
     """The number of dead documents forgotten: their rows left the segments, their texts the database.
 
     Adds and deletes may go on: what dies meanwhile stays a tombstone until the next compaction.
@@ -28,7 +28,7 @@ def compact(session: WriteSession, *, purge: bool, max_rows: int, ann: AnnOption
         purge: Also overwrite what was deleted, so that its bytes are in no file any more (VACUUM: the database is
             written anew, which takes its size again in free space).
         max_rows: Largest segment to make.
-        ann: Options of the ANN index of new segments.
+        ann: The ANN index of new segments.
     """
     with session.reading() as connection:
         generation = newest_generation_number(connection)

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from storage.ann_setup import index_names
 from storage.catalog import Generation, insert_generation, live_segments
 from storage.database import (
     DATABASE_NAME,
@@ -22,6 +23,7 @@ from storage.database import (
 )
 from storage.durable import fsync_directory, write_error
 from storage.errors import KnowledgeBaseExistsError
+from storage.quantiser_file import QUANTISER_SUFFIX
 from storage.records import Commit
 from storage.segment import SEGMENT_SUFFIX
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY, WriteSession
@@ -145,16 +147,22 @@ def _vacuum_into(path: Path) -> str:
     return f"VACUUM INTO '{quoted}'"
 
 
-def leftovers(directory: Path, live: set[str]) -> list[Path]:
-    """The files in `segments/` and `index/` that belong to no live segment: what a crash leaves, nothing else does.
+def leftovers(directory: Path, live: set[str], settings: KBSettings | None = None) -> list[Path]:
+    """The files in `segments/` and `index/` that belong to no live segment or to another index than the present one.
 
     Args:
         directory: The knowledge base.
         live: Names of the live segments.
+        settings: Which index; None when they could not be read.
     """
+    quantiser = settings.quantiser_file if settings is not None else None
+    index = index_names(settings, live) if settings is not None else set()
     found: list[Path] = []
     for path in sorted((directory / SEGMENT_DIRECTORY).glob("*")):
-        if path.suffix == ".tmp" or (path.suffix == SEGMENT_SUFFIX and path.stem not in live):
+        stale = path.suffix == ".tmp" or (path.suffix == SEGMENT_SUFFIX and path.stem not in live)
+        if settings is not None and path.suffix == QUANTISER_SUFFIX:
+            stale = quantiser is None or path.stem != quantiser.name
+        if stale:
             found.append(path)
     for path in sorted((directory / INDEX_DIRECTORY).glob("*")):
         if path.suffix == ".tmp":
@@ -162,16 +170,17 @@ def leftovers(directory: Path, live: set[str]) -> list[Path]:
             stale = time.time() - path.stat().st_mtime > _STALE_S
         else:
             stale = path.suffix == ".ann" and path.name.split(".")[0] not in live
+            stale = stale or (settings is not None and path.suffix == ".ann" and path.name not in index)
         if stale:
             found.append(path)
     return found
 
 
-def remove_leftovers(session: WriteSession) -> None:
-    """Nothing; files that belong to no live segment are gone."""
+def remove_leftovers(session: WriteSession, settings: KBSettings) -> None:
+    """Nothing; files that belong to no live segment or to another index are gone."""
     with session.reading() as connection:
         live = {row.file.name for row in live_segments(connection)}
-    found = leftovers(session.directory, live)
+    found = leftovers(session.directory, live, settings)
     for path in found:
         path.unlink(missing_ok=True)
     if found:

@@ -6,7 +6,8 @@ KBError
 │   ├── UnknownDocumentError   no live document has this id (exit 1, HTTP 404)
 │   ├── DuplicateDocumentError one call names the same document twice
 │   ├── UnknownAliasError      the document has no such alias (exit 1, HTTP 404)
-│   └── DuplicateAliasError    the document has this alias already
+│   ├── DuplicateAliasError    the document has this alias already
+│   └── UnknownEncoderError    no tuned encoder has this name (exit 1, HTTP 404)
 ├── StateError                 the request is fine, the knowledge base is not in a state to serve it
 │   ├── NotAKnowledgeBaseError the directory holds no knowledge base
 │   ├── KnowledgeBaseExistsError the directory already holds something
@@ -75,6 +76,13 @@ class DuplicateAliasError(UsageError):
     """The document has this alias already, so which prior should count is unknown."""
 
     code = "duplicate_alias"
+
+
+class UnknownEncoderError(UsageError):
+    """The knowledge base has no tuned encoder of this name."""
+
+    code = "unknown_encoder"
+    exit_code = 1
 
 
 class StateError(KBError):

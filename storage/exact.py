@@ -9,16 +9,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.codes import dequantise
 from storage.errors import InvalidOptionError, UsageError
 
 # Rounding of a float32 inner product of a few hundred terms, relative to the norms, with room to spare.
 _ROUNDING = 1e-5
 _CHUNK_ROWS = 1 << 14
+
+
+class RowVectors(Protocol):
+    """Vectors of numbered rows, however they are stored."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+
+    @property
+    def d(self) -> int:
+        """Their dimension."""
+
+    def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """The vectors of rows, float32 (rows, d)."""
+
+    def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The inner products float32 (rows, t) with targets float32 (d, t)."""
 
 
 @dataclass(frozen=True)
@@ -81,30 +99,28 @@ def score_rows(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDAr
     return scores
 
 
-def search_codes(
-    codes: NDArray[np.int8],
-    scales: NDArray[np.float16],
+def search_rows(
+    source: RowVectors,
     queries: NDArray[np.float32],
     k: int,
     *,
     live: NDArray[np.bool_] | None = None,
 ) -> Found:
-    """The k best rows of each query among all codes, exactly, in bounded memory.
+    """The k best rows of each query among all of the source, exactly, in bounded memory.
 
     Args:
-        codes: int8 (n, d).
-        scales: float16 (n).
+        source: Where the vectors are.
         queries: float32 (m, d).
         k: How many.
         live: bool (n), which rows may be returned; None allows all.
     """
     found: list[Found] = [empty_found(len(queries), k)]
-    for start in range(0, len(codes), _CHUNK_ROWS):
-        rows = np.arange(start, min(start + _CHUNK_ROWS, len(codes)))
+    for start in range(0, source.n_rows, _CHUNK_ROWS):
+        rows = np.arange(start, min(start + _CHUNK_ROWS, source.n_rows))
         if live is not None:
             rows = rows[live[rows]]
         if len(rows):
-            block = ExactBlock(dequantise(codes[rows], scales[rows]), rows)
+            block = ExactBlock(source.vectors(rows), rows)
             found = [best_of([*found, block.search(queries, k)], k)]
     return found[0]
 

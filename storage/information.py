@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from storage.creation import ENCODER_DIRECTORY
 from storage.database import DATABASE_NAME
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import KBSettings, read_settings
+from storage.sizes import bytes_by_use, bytes_of
 
 __all__ = ["HistoryEntry", "KBInfo", "gather_info"]
 
@@ -49,6 +49,7 @@ class KBInfo:
         tombstones: Deleted and replaced documents that no compaction has forgotten yet.
         segments: Live segments.
         segment_rows: Stored token vectors, those of dead documents included.
+        bytes_by_use: Size of "vectors", "index" and "text", see `storage.sizes`.
         aliases: Other names of live documents: pairs of a name and a document.
         links: Links of live documents, from which some of them are counted.
         bytes_by_kind: Size of the files: "database", "segments", "index", "encoders".
@@ -68,6 +69,7 @@ class KBInfo:
     aliases: int
     links: int
     bytes_by_kind: dict[str, int]
+    bytes_by_use: dict[str, int]
     last_commits: tuple[HistoryEntry, ...]
 
     @property
@@ -106,6 +108,7 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
         aliases=aliases,
         links=links,
         bytes_by_kind=_bytes_by_kind(directory),
+        bytes_by_use=bytes_by_use(connection, directory, segments),
         last_commits=tuple(
             HistoryEntry(
                 row["generation"],
@@ -123,18 +126,8 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
 
 def _bytes_by_kind(directory: Path) -> dict[str, int]:
     return {
-        "database": _bytes_of(directory.glob(f"{DATABASE_NAME}*")),
-        "segments": _bytes_of((directory / SEGMENT_DIRECTORY).glob("*")),
-        "index": _bytes_of((directory / INDEX_DIRECTORY).glob("*")),
-        "encoders": _bytes_of((directory / ENCODER_DIRECTORY).rglob("*")),
+        "database": bytes_of(directory.glob(f"{DATABASE_NAME}*")),
+        "segments": bytes_of((directory / SEGMENT_DIRECTORY).glob("*")),
+        "index": bytes_of((directory / INDEX_DIRECTORY).glob("*")),
+        "encoders": bytes_of((directory / ENCODER_DIRECTORY).rglob("*")),
     }
-
-
-def _bytes_of(paths: Iterable[Path]) -> int:
-    total = 0
-    for path in paths:
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue  # merged away while we were counting
-    return total

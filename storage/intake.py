@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.ann_codes import encode_rows
 from storage.catalog import Generation
 from storage.checksum import sealed
 from storage.codes import common_scale, quantise
 from storage.errors import DuplicateDocumentError, InvalidOptionError
 from storage.postings import build_postings
+from storage.quantiser import Quantiser
 from storage.records import NewDocument, NewPassage, pack_offsets, to_json
 from storage.segment import SegmentArrays
 from storage.segment_arrays import narrow
 from storage.settings import KBSettings
+from storage.sparse_rows import SparseArrays, sparse_arrays
 
 __all__ = ["Batch", "PlacedPassage", "check_documents", "common_scales", "prepare_batch", "segment_arrays"]
 
@@ -57,8 +60,14 @@ class Batch:
     after: Generation
 
 
-def check_documents(documents: Sequence[NewDocument], *, d: int) -> None:
-    """Nothing; raises when a document comes twice or a vector has another dimension than the knowledge base."""
+def check_documents(documents: Sequence[NewDocument], *, d: int, sparse_model: str | None = None) -> None:
+    """Nothing; raises when a document comes twice or its vectors are not of the kind that the knowledge base holds.
+
+    Args:
+        documents: What is to be added.
+        d: Dimension of the vectors.
+        sparse_model: Fingerprint of the sparse encoder; None where no sparse rows are stored.
+    """
     seen: set[str] = set()
     for document in documents:
         if document.doc_id in seen:
@@ -71,6 +80,12 @@ def check_documents(documents: Sequence[NewDocument], *, d: int) -> None:
                 raise InvalidOptionError(
                     f"document {document.doc_id!r}: vectors have {passage.vectors.shape[1]} dimensions, the knowledge "
                     f"base holds {d}; use the encoder it was built with"
+                )
+            model = None if passage.sparse is None else passage.sparse.model
+            if model != sparse_model:
+                raise InvalidOptionError(
+                    f"document {document.doc_id!r}: its sparse rows are {_of_model(model)}, the knowledge base's are "
+                    f"{_of_model(sparse_model)}; use the encoder it was built with"
                 )
 
 
@@ -141,18 +156,42 @@ def _fit(vectors: NDArray[np.float32]) -> float:
 
 
 def segment_arrays(
-    placed: Sequence[PlacedPassage], *, token_scale: float, passage_scale: float, encoder: str
+    placed: Sequence[PlacedPassage],
+    *,
+    token_scale: float,
+    passage_scale: float,
+    encoder: str,
+    quantiser: Quantiser | None = None,
 ) -> SegmentArrays:
-    """The arrays of a segment with these passages, of which there is at least one, in id order."""
+    """The arrays of a segment with these passages, of which there is at least one, in id order.
+
+    Args:
+        placed: The passages.
+        token_scale: Common scale of token codes.
+        passage_scale: Common scale of passage codes.
+        encoder: Fingerprint of the encoder.
+        quantiser: Token vectors are stored as its codes; None stores them as int8.
+    """
     passages = [entry.passage for entry in placed]
-    codes, scales = quantise(np.concatenate([passage.vectors for passage in passages]), token_scale)
+    vectors = np.concatenate([passage.vectors for passage in passages])
+    token_vectors: dict[str, Any]
+    if quantiser is None:
+        token_vectors = dict(zip(("codes", "scales"), quantise(vectors, token_scale), strict=True))
+    else:
+        coded = encode_rows(len(vectors), lambda block: vectors[block], quantiser)
+        token_vectors = {
+            "codes": None,
+            "scales": None,
+            "list_numbers": coded.list_numbers,
+            "quantised": coded.codes,
+            "quantiser": quantiser.name,
+        }
     passage_codes, passage_scales = quantise(np.stack([passage.passage_vector for passage in passages]), passage_scale)
     counts = np.array([len(passage.vectors) for passage in passages], dtype=np.int64)
     numbers = _token_numbers(placed)
     postings = build_postings((entry.title, entry.passage.text) for entry in placed)
     return SegmentArrays(
-        codes=codes,
-        scales=scales,
+        **token_vectors,
         token_ordinals=np.concatenate([passage.token_ordinals for passage in passages]).astype(np.uint32),
         filter_logits=np.concatenate([passage.filter_logits for passage in passages]).astype(np.float16),
         passage_ids=np.array([entry.passage_id for entry in placed], dtype=np.int64),
@@ -167,13 +206,28 @@ def segment_arrays(
         posting_passages=postings.posting_passages,
         posting_counts=postings.posting_counts,
         passage_lengths=postings.passage_lengths,
-        d=codes.shape[1],
+        d=vectors.shape[1],
         token_scale=token_scale,
         passage_scale=passage_scale,
         encoder=encoder,
         numbering="rows" if numbers is None else "own",
         token_numbers=numbers,
+        sparse=_sparse(passages),
     )
+
+
+def _of_model(model: str | None) -> str:
+    return "missing" if model is None else f"of sparse encoder {model[:12]}"
+
+
+def _sparse(passages: Sequence[NewPassage]) -> SparseArrays | None:
+    found = [passage.sparse for passage in passages if passage.sparse is not None]
+    if found and len(found) < len(passages):
+        raise InvalidOptionError(
+            f"{len(found)} of {len(passages)} passages have sparse vectors, wanted all or none; encode them all with "
+            "one encoder"
+        )
+    return sparse_arrays(found) if found else None
 
 
 def _token_numbers(placed: Sequence[PlacedPassage]) -> NDArray[Any] | None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from storage.ann import AnnOptions, load_ann
+from storage.ann_setup import AnnSetup
 from storage.catalog import (
     Generation,
     SegmentRow,
@@ -114,7 +114,7 @@ def plan_groups(sizes: Sequence[int], *, max_size: int) -> list[range]:
 
 
 def merge_rows(
-    session: WriteSession, rows: Sequence[SegmentRow], dead: NDArray[np.int64], *, ann: AnnOptions
+    session: WriteSession, rows: Sequence[SegmentRow], dead: NDArray[np.int64], *, ann: AnnSetup
 ) -> Replacement:
     """What replaces these adjacent segments: one new, durable file without the passages of dead documents.
 
@@ -132,8 +132,7 @@ def merge_rows(
         return Replacement(tuple(rows), None)
     passage_ids = np.concatenate([segment.arrays.passage_ids[mask] for segment, mask in zip(opened, keep, strict=True)])
     segment = open_segment(segment_path(session.segment_directory, file.name), file)
-    load_ann(session.index_directory, segment, "tokens", ann)
-    load_ann(session.index_directory, segment, "passages", ann)
+    ann.prepare(session.index_directory, segment)
     return Replacement(tuple(rows), SegmentRow(file, int(passage_ids[0]), int(passage_ids[-1]) + 1))
 
 
@@ -158,7 +157,7 @@ def replace_segments(
     return after
 
 
-def merge_and_commit(session: WriteSession, rows: Sequence[SegmentRow], *, ann: AnnOptions) -> bool:
+def merge_and_commit(session: WriteSession, rows: Sequence[SegmentRow], *, ann: AnnSetup) -> bool:
     """Whether these segments were replaced by one; False when a compaction replaced them meanwhile.
 
     The caller sees to it that no two merges run at once.

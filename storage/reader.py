@@ -28,6 +28,7 @@ from storage.catalog import (
     live_ids_of,
     live_segments,
     newest_generation_number,
+    op_ids_beginning,
     passage_record,
 )
 from storage.database import (
@@ -45,6 +46,7 @@ from storage.errors import (
     StateError,
     UnknownDocumentError,
 )
+from storage.gpu import IndexDevice, uses_gpu
 from storage.information import KBInfo, gather_info
 from storage.links import names_of_documents
 from storage.records import JSON, DocumentRecord, PassageRecord
@@ -73,7 +75,13 @@ class KBReader:
     """
 
     def __init__(
-        self, directory: Path, settings: KBSettings, *, allow_damaged: bool, defer_rows: int = DEFER_ROWS
+        self,
+        directory: Path,
+        settings: KBSettings,
+        *,
+        allow_damaged: bool,
+        defer_rows: int = DEFER_ROWS,
+        index_device: IndexDevice = "cpu",
     ) -> None:
         """Use `KBReader.open`."""
         self.path = directory
@@ -86,7 +94,7 @@ class KBReader:
         self._watch: Any = raw_connection(database_path(directory), mode="ro")
         self._watch_lock = threading.Lock()
         self._refresh_lock = threading.Lock()
-        self._cache = SegmentCache(directory, settings.ann_options)
+        self._cache = SegmentCache(directory, device=index_device)
         self._seen: tuple[int, Snapshot] | None = None
         self._dead: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._aliases_at: tuple[int, bool] | None = None  # data version, and whether it has any alias
@@ -99,6 +107,7 @@ class KBReader:
         allow_incomplete: bool = False,
         allow_damaged: bool = False,
         defer_rows: int = DEFER_ROWS,
+        index_device: IndexDevice = "cpu",
     ) -> KBReader:
         """The reader of a knowledge base.
 
@@ -107,12 +116,15 @@ class KBReader:
             allow_incomplete: Open it although its build has not been finished.
             allow_damaged: Leave damaged segments out (see `damaged`) instead of raising CorruptError.
             defer_rows: Merged segments with at least so many rows are opened in the background.
+            index_device: Where candidates are sought: "cpu", "gpu", or "auto" for a GPU if FAISS has one.
 
         Raises:
             NotAKnowledgeBaseError: Nothing, or something else, is there.
             BuildIncompleteError: Its build was interrupted.
             FormatTooNewError: A newer kbengine wrote it.
+            PlatformError: A graphics processor is asked for and there is none.
         """
+        uses_gpu(index_device)
         directory = Path(path)
         database_path(directory)
         check_file_system(directory)
@@ -129,7 +141,7 @@ class KBReader:
                 f"the build of {directory} was interrupted at {dict(settings.build_position)}; run the same "
                 "'kbengine build' again to resume it"
             )
-        return cls(directory, settings, allow_damaged=allow_damaged, defer_rows=defer_rows)
+        return cls(directory, settings, allow_damaged=allow_damaged, defer_rows=defer_rows, index_device=index_device)
 
     def close(self) -> None:
         """Nothing; connections are closed. Snapshots already taken stay usable."""
@@ -195,6 +207,7 @@ class KBReader:
             else:
                 # Sources hold rows of documents whose tombstones are gone: they must not answer any more.
                 sources = {}
+            self._cache.use(settings)
             try:
                 segments, damaged = self._segments(rows, sources)
             except CorruptError as error:
@@ -308,6 +321,11 @@ class KBReader:
             return None
         passage = passage_record(row)
         return None if passage.characters(token_id, token_id) is None else passage
+
+    def document_names(self, document_id: int) -> DocumentNames:
+        """The aliases that a document was given, and its links, as they can be given again."""
+        with translated(self.path), self._engine.connect() as connection:
+            return names_of_documents(connection, [document_id]).get(document_id, DocumentNames())
 
     def list_documents(
         self, *, after: str | None = None, limit: int = 100, title_prefix: str | None = None
@@ -450,6 +468,11 @@ class KBReader:
                 given = names_of_documents(connection, list(by_document)) if names else {}
                 for document in chunk:
                     yield document, by_document[document.document_id], given.get(document.document_id, DocumentNames())
+
+    def op_ids(self, prefix: str) -> list[str]:
+        """The names of the committed operations that begin so."""
+        with translated(self.path), self._engine.connect() as connection:
+            return op_ids_beginning(connection, prefix)
 
     def info(self) -> KBInfo:
         """What the knowledge base holds and how large it is; reads all passages' counts, so not for each query."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from storage.alias_records import NewAlias, NewLink
 from storage.errors import CorruptError, InvalidOptionError
+from storage.sparse_rows import SparsePassage
 
 __all__ = [
     "JSON",
@@ -70,6 +71,7 @@ class NewPassage:
         n_tokens: Tokens before filtering; None when unknown (then the last kept ordinal + 1).
         section: The heading the passage stands under, None without one.
         char_offset: Where `text` begins in its paragraph: 0 unless a very long paragraph is stored in parts.
+        sparse: Sparse vectors of the kept tokens; None where the encoder makes none.
     """
 
     ordinal: int
@@ -83,6 +85,7 @@ class NewPassage:
     n_tokens: int | None = None
     section: str | None = None
     char_offset: int = 0
+    sparse: SparsePassage | None = None
 
     def __post_init__(self) -> None:
         if self.vectors.ndim != 2 or self.passage_vector.ndim != 1:
@@ -101,6 +104,11 @@ class NewPassage:
         for name, (seen, wanted) in shapes.items():
             if seen != wanted:
                 raise InvalidOptionError(f"{self._name}: {name} has shape {seen}, wanted {wanted} for vectors {(t, d)}")
+        if self.sparse is not None and not self.sparse.start.counts.shape == self.sparse.end.counts.shape == (t,):
+            raise InvalidOptionError(
+                f"{self._name}: sparse rows of {len(self.sparse.start.counts)} and {len(self.sparse.end.counts)} "
+                f"tokens, wanted {t}"
+            )
         if self.ordinal < 0 or self.char_offset < 0:
             raise InvalidOptionError(f"{self._name}: a paragraph number and a character offset are 0 or more")
         if not (np.isfinite(self.vectors).all() and np.isfinite(self.passage_vector).all()):

@@ -1,139 +1,178 @@
-"""Reindexing: segments written anew from stored ones with other settings, exchanged for them in one commit.
+"""Reindexing: other tokens, another index or other vectors from what is stored, exchanged in one commit.
 
-Until that commit the old segments answer; killed before it, new files are leftovers that the next open removes.
+Until that commit the old segments and the old index answer; killed before it, new files are leftovers that the next
+open removes, and the same call starts again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, func, select
 
 from storage import schema
-from storage.ann import load_ann
-from storage.catalog import SegmentRow, chunked, dead_document_ids, live_segments
-from storage.checksum import check_row, sealed
-from storage.errors import CorruptError, InvalidOptionError, StateError
+from storage.ann import ann_source
+from storage.ann_codes import CodedVectors, codes_path, encode_rows, read_codes
+from storage.ann_setup import AnnSetup
+from storage.catalog import SegmentRow, dead_document_ids, live_segments
+from storage.creation import leftovers
+from storage.errors import CorruptError, InvalidOptionError, KBError, StateError
+from storage.filter_request import FilterRequest, check_available
+from storage.gpu import IndexDevice, uses_gpu
 from storage.merging import Replacement, replace_segments
-from storage.records import JSON, pack_offsets, unpack_offsets
-from storage.segment import Segment, SegmentFile, open_segment, segment_path
-from storage.segment_rewrite import rewrite_segment
-from storage.session import WriteSession
+from storage.passage_tokens import update_passages
+from storage.quantiser import Quantiser
+from storage.quantiser_file import QuantiserFile, read_quantiser, write_quantiser
+from storage.quantiser_training import sample_sizes, train_quantiser
+from storage.records import JSON
+from storage.segment import Segment, open_segment, segment_path
+from storage.segment_rewrite import QuantisedRows, rewrite_segment
+from storage.session import INDEX_DIRECTORY, WriteSession
 from storage.settings import KBSettings, write_setting
 from storage.token_filter import LogitCounts, kept_rows
 
-__all__ = ["FilterRequest", "Filtered", "Stage", "filter_tokens"]
+__all__ = ["FilterRequest", "ReindexRequest", "Reindexed", "Stage", "reindex"]
 
 Stage = Callable[[str, int, int], None]
 """Called with (what is being done, work done, work in all)."""
 
-_SLACK = 0.005
+Masks = list[NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
-class FilterRequest:
-    """Which of the stored tokens to keep: a share of all, or those whose larger filter logit reaches a threshold.
+class ReindexRequest:
+    """What is to change.
 
     Attributes:
-        keep_fraction: Of all tokens of the live documents, not of the stored ones.
-        threshold: Instead of a share.
+        filter: Which of the stored tokens to keep; None keeps all.
+        ann: Options of the index that are to change, by name; a quantiser is trained anew when there are any. None
+            leaves the index as it is.
+        drop_vectors: Store quantised token vectors only, from now on.
+        stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
+        device: Where a quantiser is trained.
     """
 
-    keep_fraction: float | None = None
-    threshold: float | None = None
+    filter: FilterRequest | None = None
+    ann: Mapping[str, JSON] | None = None
+    drop_vectors: bool = False
+    stored_threshold: float | None = None
+    device: IndexDevice = "cpu"
 
     def __post_init__(self) -> None:
-        if (self.keep_fraction is None) == (self.threshold is None):
-            raise InvalidOptionError(
-                f"kept fraction {self.keep_fraction}, filter threshold {self.threshold}; wanted one of the two"
-            )
-        if self.keep_fraction is not None and not 0 < self.keep_fraction <= 1:
-            raise InvalidOptionError(f"the kept fraction is {self.keep_fraction}; wanted more than 0 and at most 1")
-        if self.threshold is not None and not math.isfinite(self.threshold):
-            raise InvalidOptionError(f"the filter threshold is {self.threshold}; wanted a finite number")
+        uses_gpu(self.device)
 
 
 @dataclass(frozen=True)
-class Filtered:
-    """What filtering did.
+class Reindexed:
+    """What reindexing did.
 
     Attributes:
-        threshold: The larger filter logit of a token must reach it; −inf: all were kept.
+        threshold: The larger filter logit of a token had to reach it; −inf: all were kept.
         rows_before: Stored token vectors before, those of dead documents included.
         rows: Stored token vectors now.
+        trained: Whether a quantiser was trained.
     """
 
     threshold: float
     rows_before: int
     rows: int
+    trained: bool
 
 
-def filter_tokens(
-    session: WriteSession,
-    settings: KBSettings,
-    request: FilterRequest,
-    *,
-    stored_threshold: float | None,
-    source: Path,
-    stage: Stage,
-) -> tuple[Filtered, KBSettings]:
-    """What was done, and the settings as they are now: fewer tokens are stored, in one commit.
+def reindex(
+    session: WriteSession, settings: KBSettings, request: ReindexRequest, *, source: Path, stage: Stage
+) -> tuple[Reindexed, KBSettings]:
+    """What was done, and the settings as they are now.
 
     The caller holds the session's mutex and sees to it that no merge runs.
 
     Args:
         session: Of the knowledge base to be changed.
         settings: Its settings.
-        request: What to keep.
-        stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
-        source: Where the segment files are, in another directory while a knowledge base is copied.
+        request: What is to change.
+        source: Where the segment files are: in another directory while a knowledge base is copied, and then every
+            segment is written anew.
         stage: Shown the progress.
 
     Raises:
-        InvalidOptionError: More tokens are asked for than are stored.
+        InvalidOptionError: More tokens are asked for than are stored, vectors that were dropped are wanted back, or
+            there are too few to train on.
     """
+    ann = settings.ann if request.ann is None else {**settings.ann, **request.ann}
+    after = dataclasses.replace(settings, ann=dict(ann))
+    _check_vectors(settings, after, request)
     with session.reading() as connection:
         rows = live_segments(connection)
         dead = dead_document_ids(connection)
         n_tokens, n_stored = _token_counts(connection)
-    _check_available(request, n_tokens=n_tokens, n_stored=n_stored, stored_threshold=stored_threshold)
-    segments = [
-        _open(source, row, number, len(rows), stage, "checking segments") for number, row in enumerate(rows, start=1)
+    if request.filter is not None:
+        check_available(request.filter, n_tokens=n_tokens, n_stored=n_stored, stored_threshold=request.stored_threshold)
+    segments = _open_all(source, rows, stage)
+    threshold = -math.inf
+    if request.filter is not None:
+        threshold = _threshold(request.filter, segments, dead, n_tokens)
+        after = _with_filter(after, request.filter, threshold, n_tokens=n_tokens)
+    keep = [
+        np.ones(segment.n_rows, dtype=np.bool_) if threshold == -math.inf else kept_rows(segment, threshold)
+        for segment in segments
     ]
-    threshold = _threshold(request, segments, dead, n_tokens)
-    after = _changed_settings(settings, request, threshold, n_tokens=n_tokens)
     replacements: list[Replacement] = []
     try:
-        for number, (row, segment) in enumerate(zip(rows, segments, strict=True), start=1):
-            with session.file_work():
-                file = rewrite_segment(session.segment_directory, segment, kept_rows(segment, threshold))
-            replacements.append(Replacement((row,), SegmentRow(file, row.first_passage_id, row.end_passage_id)))
-            stage("writing segments", number, len(rows))
-        del segments
-        filtered = list(_reopened(session, replacements))
-        _build_ann(session, filtered, after, stage)
+        setup, file, trained = _quantiser(session, settings, after, request, segments, keep, source, stage)
+        drop = request.drop_vectors or settings.drops_vectors
+        after = dataclasses.replace(after, quantiser={} if file is None else {**file.to_json(), "drop_vectors": drop})
+        if request.filter is not None or drop != settings.drops_vectors or source != session.segment_directory:
+            coder = setup.quantiser if drop and not settings.drops_vectors else None
+            for number, (row, segment, mask) in enumerate(zip(rows, segments, keep, strict=True), start=1):
+                replacements.append(_rewritten(session, row, segment, mask, coder, f"{number} of {len(rows)}", stage))
+            segments = _open_all(session.segment_directory, [_new(replacement) for replacement in replacements], stage)
+        for number, segment in enumerate(segments, start=1):
+            what = f"indexing segment {number} of {len(segments)}"
+            setup.prepare(session.index_directory, segment, progress=_staged(stage, what))
         with session.writing() as connection:
-            if replace_segments(connection, replacements, operation="reindex", note=_note(request)) is None:
-                raise StateError(f"{session.directory} was changed while it was filtered; try again")
-            for number, segment in enumerate(filtered, start=1):
-                _update_passages(connection, segment)
-                stage("changing the passages' token tables", number, len(filtered))
-            for name in ("filter", "build"):
+            note = _note(request, after)
+            if replace_segments(connection, replacements, operation="reindex", note=note) is None:
+                raise StateError(f"{session.directory} was changed while it was reindexed; try again")
+            if request.filter is not None:
+                for number, segment in enumerate(segments, start=1):
+                    update_passages(connection, segment)
+                    stage("changing the passages' token tables", number, len(segments))
+            for name in ("filter", "build", "ann", "quantiser"):
                 write_setting(connection, name, getattr(after, name))
     except BaseException:
-        session.discard([replacement.new.file for replacement in replacements if replacement.new is not None])
+        session.discard([_new(replacement).file for replacement in replacements])
+        # A new quantiser stays: should the commit have taken place after all, it is needed; if not, the next open
+        # removes it.
         raise
-    if source == session.segment_directory:
+    if replacements and source == session.segment_directory:
         session.unlink([row.file.name for row in rows])
-    done = Filtered(threshold, sum(row.file.n_rows for row in rows), sum(segment.n_rows for segment in filtered))
-    return done, after
+    for path in leftovers(session.directory, {segment.name for segment in segments}, after):
+        path.unlink(missing_ok=True)
+    n_after = sum(segment.n_rows for segment in segments)
+    return Reindexed(threshold, sum(row.file.n_rows for row in rows), n_after, trained), after
+
+
+def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexRequest) -> None:
+    """Nothing; raises InvalidOptionError when the vectors that are stored do not allow what is asked for."""
+    kind = after.ann_options.index_kind
+    if kind.needs_quantiser:
+        kind.groups(after.d)
+    if before.drops_vectors and request.ann is not None and after.ann_options.kind != before.ann_options.kind:
+        raise InvalidOptionError(
+            f"index kind {kind.name!r} was asked for, but the vectors that it would be made of were dropped; only "
+            f"{before.ann_options.kind!r} is left: build anew from the corpus ('kbengine export' writes one)"
+        )
+    if request.drop_vectors and not kind.needs_quantiser:
+        raise InvalidOptionError(
+            f"index kind {kind.name!r} is made of the int8 vectors, so they cannot be dropped; wanted a kind that "
+            "codes them: ivf-sq4, ivf-pq, opq16 to opq96, fastscan"
+        )
 
 
 def _token_counts(connection: Connection) -> tuple[int, int]:
@@ -149,22 +188,6 @@ def _token_counts(connection: Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def _check_available(request: FilterRequest, *, n_tokens: int, n_stored: int, stored_threshold: float | None) -> None:
-    share = n_stored / n_tokens if n_tokens else 1.0
-    if request.keep_fraction is not None and request.keep_fraction > share + _SLACK:
-        raise InvalidOptionError(
-            f"a kept fraction of {request.keep_fraction} was asked for, only {share:.4f} of the tokens are stored; "
-            "vectors that were not stored must be encoded: build anew from the corpus ('kbengine export' writes one) "
-            f"with --keep-fraction {request.keep_fraction}"
-        )
-    if request.threshold is not None and stored_threshold is not None and request.threshold < stored_threshold:
-        raise InvalidOptionError(
-            f"a filter threshold of {request.threshold} was asked for, tokens below {stored_threshold:.4f} are not "
-            "stored; vectors that were not stored must be encoded: build anew from the corpus ('kbengine export' "
-            f"writes one) with --filter-threshold {request.threshold}"
-        )
-
-
 def _threshold(request: FilterRequest, segments: Sequence[Segment], dead: NDArray[np.int64], n_tokens: int) -> float:
     if request.threshold is not None:
         return request.threshold
@@ -175,7 +198,7 @@ def _threshold(request: FilterRequest, segments: Sequence[Segment], dead: NDArra
     return counts.threshold_for(request.keep_fraction * n_tokens)
 
 
-def _changed_settings(settings: KBSettings, request: FilterRequest, threshold: float, *, n_tokens: int) -> KBSettings:
+def _with_filter(settings: KBSettings, request: FilterRequest, threshold: float, *, n_tokens: int) -> KBSettings:
     """The settings with the new filter, and with the threshold that later additions are to use."""
     filter_: dict[str, JSON] = {"threshold": request.threshold, "keep_fraction": request.keep_fraction}
     position: dict[str, JSON] = dict(settings.build_position)
@@ -184,90 +207,119 @@ def _changed_settings(settings: KBSettings, request: FilterRequest, threshold: f
     return dataclasses.replace(settings, filter=filter_, build={"state": settings.build_state, "position": position})
 
 
-def _note(request: FilterRequest) -> str:
-    if request.threshold is not None:
-        return f"filter threshold {request.threshold}"
-    return f"kept fraction {request.keep_fraction}"
+def _quantiser(
+    session: WriteSession,
+    before: KBSettings,
+    after: KBSettings,
+    request: ReindexRequest,
+    segments: Sequence[Segment],
+    keep: Masks,
+    source: Path,
+    stage: Stage,
+) -> tuple[AnnSetup, QuantiserFile | None, bool]:
+    """How segments are to be searched, the quantiser's durable file if there is one, and whether it is new."""
+    options = after.ann_options
+    stored = before.quantiser_file
+    if not options.index_kind.needs_quantiser or (request.ann is None and stored is None and not request.drop_vectors):
+        return AnnSetup(options), None, False
+    if stored is not None and (request.ann is None or before.drops_vectors):
+        quantiser = read_quantiser(source, stored)
+        if source != session.segment_directory:
+            with session.file_work():
+                stored = write_quantiser(session.segment_directory, quantiser)
+        return AnnSetup(options, quantiser), stored, False
+    n_rows = sum(int(np.count_nonzero(mask)) for mask in keep)
+    nlist, n_sample = sample_sizes(n_rows, options)
+    sample = _sample(segments, keep, n_sample, options.seed, stage)
+    quantiser = train_quantiser(sample, nlist, options, stage=stage, device=request.device)
+    with session.file_work():
+        return AnnSetup(options, quantiser), write_quantiser(session.segment_directory, quantiser), True
 
 
-def _open(directory: Path, row: SegmentRow, number: int, total: int, stage: Stage, what: str) -> Segment:
+def _sample(segments: Sequence[Segment], keep: Masks, n_sample: int, seed: int, stage: Stage) -> NDArray[np.float32]:
+    """So many of the kept vectors, drawn at random, in random order, float32 (n, d)."""
+    generator = np.random.default_rng(seed)
+    kept = [np.flatnonzero(mask) for mask in keep]
+    starts = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
+    chosen = np.sort(generator.choice(int(starts[-1]), size=n_sample, replace=False))
+    parts: list[NDArray[np.float32]] = []
+    for number, (segment, rows) in enumerate(zip(segments, kept, strict=True)):
+        mine = chosen[(chosen >= starts[number]) & (chosen < starts[number + 1])] - starts[number]
+        parts.append(segment.vectors(rows[mine]))
+        stage("drawing a sample", number + 1, len(segments))
+    d = segments[0].d if segments else 1
+    sample = np.concatenate([np.empty((0, d), dtype=np.float32), *parts])
+    shuffled: NDArray[np.float32] = sample[generator.permutation(len(sample))]
+    return shuffled
+
+
+def _rewritten(
+    session: WriteSession,
+    row: SegmentRow,
+    segment: Segment,
+    keep: NDArray[np.bool_],
+    coder: Quantiser | None,
+    which: str,
+    stage: Stage,
+) -> Replacement:
+    quantised: QuantisedRows | None = None
+    if coder is not None:
+        coded = _coded(segment, np.flatnonzero(keep), coder, _staged(stage, f"coding segment {which}"))
+        quantised = QuantisedRows(coder.name, coded.list_numbers, coded.codes)
+    stage(f"writing segment {which}", 0, 1)
+    with session.file_work():
+        file = rewrite_segment(session.segment_directory, segment, keep, quantised=quantised)
+    stage(f"writing segment {which}", 1, 1)
+    return Replacement((row,), SegmentRow(file, row.first_passage_id, row.end_passage_id))
+
+
+def _coded(
+    segment: Segment, rows: NDArray[np.int64], coder: Quantiser, progress: Callable[[int, int], None]
+) -> CodedVectors:
+    """The quantised vectors of rows: from the index file beside the segment, or made now."""
+    source = ann_source(segment, "tokens")
+    assert source is not None  # nobody codes a segment that has no int8 vectors
+    path = codes_path(segment.path.parent.parent / INDEX_DIRECTORY, segment.name, coder.name)
     try:
-        segment = open_segment(segment_path(directory, row.file.name), row.file)
-    except CorruptError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise StateError(
-                f"segment {row.file.name} of {directory.parent} is gone; if another process writes to it, wait until "
-                "it has finished, else run 'kbengine verify'"
-            ) from error
-        raise
-    stage(what, number, total)
-    return segment
+        there = read_codes(path, source, coder)
+    except KBError:
+        return encode_rows(len(rows), lambda block: segment.vectors(rows[block]), coder, progress=progress)
+    return CodedVectors(coder, there.list_numbers[rows], there.codes[rows])
 
 
-def _reopened(session: WriteSession, replacements: Sequence[Replacement]) -> Iterator[Segment]:
-    for replacement in replacements:
-        assert replacement.new is not None
-        file: SegmentFile = replacement.new.file
-        yield open_segment(segment_path(session.segment_directory, file.name), file)
+def _new(replacement: Replacement) -> SegmentRow:
+    assert replacement.new is not None  # every passage is kept
+    return replacement.new
 
 
-def _build_ann(session: WriteSession, segments: Sequence[Segment], settings: KBSettings, stage: Stage) -> None:
-    for number, segment in enumerate(segments, start=1):
-        what = f"clustering segment {number} of {len(segments)}"
-        load_ann(
-            session.index_directory,
-            segment,
-            "tokens",
-            settings.ann_options,
-            progress=lambda done, total, what=what: stage(what, done, total),  # type: ignore[misc]
-        )
-        load_ann(session.index_directory, segment, "passages", settings.ann_options)
+def _open_all(directory: Path, rows: Sequence[SegmentRow], stage: Stage) -> list[Segment]:
+    segments: list[Segment] = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            segments.append(open_segment(segment_path(directory, row.file.name), row.file))
+        except CorruptError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise StateError(
+                    f"segment {row.file.name} of {directory.parent} is gone; if another process writes to it, wait "
+                    "until it has finished, else run 'kbengine verify'"
+                ) from error
+            raise
+        stage("checking segments", number, len(rows))
+    return segments
 
 
-def _update_passages(connection: Connection, segment: Segment) -> None:
-    """Nothing; the rows of the segment's passages name its tokens only, in the caller's transaction."""
-    table = schema.passages
-    arrays = segment.arrays
-    numbers = segment.token_numbers
-    statement = (
-        update(table)
-        .where(table.c.passage_id == bindparam("key_"))
-        .values(token_count=bindparam("count_"), offsets=bindparam("offsets_"), checksum=bindparam("checksum_"))
-    )
-    for chunk in chunked(range(segment.n_passages)):
-        first = int(arrays.passage_ids[chunk[0]])
-        last = int(arrays.passage_ids[chunk[-1]])
-        index_of = {int(arrays.passage_ids[index]): index for index in chunk}
-        chosen = select(table).where(table.c.passage_id >= first, table.c.passage_id <= last)
-        changes: list[dict[str, Any]] = []
-        for row in connection.execute(chosen).mappings():
-            check_row("passages", row)
-            index = index_of.get(row["passage_id"])
-            if index is None:
-                continue
-            start = int(arrays.first_rows[index])
-            kept = numbers[start : start + int(arrays.token_counts[index])]
-            if len(kept) == row["token_count"]:
-                continue
-            changed = sealed({**row, "token_count": len(kept), "offsets": _kept_offsets(row, kept)})
-            changes.append(
-                {
-                    "key_": row["passage_id"],
-                    "count_": changed["token_count"],
-                    "offsets_": changed["offsets"],
-                    "checksum_": changed["checksum"],
-                }
-            )
-        if changes:
-            connection.execute(statement, changes)
+def _staged(stage: Stage, what: str) -> Callable[[int, int], None]:
+    return lambda done, total: stage(what, done, total)
 
 
-def _kept_offsets(row: Mapping[Any, Any], kept: NDArray[Any]) -> bytes:
-    offsets = unpack_offsets(row["offsets"], passage_id=row["passage_id"])
-    at = np.searchsorted(offsets.numbers, kept)
-    if len(offsets.numbers) < len(kept) or (at >= len(offsets.numbers)).any() or (offsets.numbers[at] != kept).any():
-        raise CorruptError(
-            f"kb.sqlite and the segments differ about the tokens of passage {row['passage_id']}; "
-            "run 'kbengine verify --deep'"
-        )
-    return pack_offsets(offsets.ordinals[at], offsets.starts[at], offsets.ends[at], offsets.numbers[at])
+def _note(request: ReindexRequest, after: KBSettings) -> str:
+    parts: list[str] = []
+    if request.filter is not None and request.filter.threshold is not None:
+        parts.append(f"filter threshold {request.filter.threshold}")
+    elif request.filter is not None:
+        parts.append(f"kept fraction {request.filter.keep_fraction}")
+    if request.ann is not None:
+        parts.append(f"index {after.ann_options.kind}")
+    if request.drop_vectors:
+        parts.append("vectors dropped")
+    return ", ".join(parts)

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 
 from storage import schema
-from storage.ann import load_ann
+from storage.ann_setup import AnnSetup
 from storage.catalog import (
     Generation,
     SegmentRow,
@@ -28,12 +28,13 @@ from storage.findings import Findings
 from storage.intake import PlacedPassage, segment_arrays
 from storage.lock import WriterLock
 from storage.records import Commit, NewPassage, StoredPassage
+from storage.reindexing import ReindexRequest, reindex
 from storage.segment import Segment, SegmentFile, open_segment, segment_path, write_segment
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_settings
 from storage.verify_database import DatabaseFacts, check_full_text, check_rows
 from storage.verify_names import check_names, remake_names
-from storage.verify_segments import Reencode, check_ann, load_stored
+from storage.verify_segments import Reencode, check_ann, check_quantiser, load_stored
 from storage.wal import check_wal
 
 __all__ = ["repair"]
@@ -65,12 +66,27 @@ def repair(path: str | Path, reencode: Reencode, *, lock_timeout_s: float = 10.0
             with session.reading() as connection:
                 settings = read_settings(connection, name=str(directory))
                 rows = live_segments(connection)
+            setup = check_quantiser(settings, Findings(directory))
             for row in rows:
-                done += _repair_segment(session, row, settings, reencode)
-            remove_leftovers(session)
+                done += _repair_segment(session, row, settings, setup, reencode)
+            if settings.quantiser_file is not None and setup.quantiser is None and not settings.drops_vectors:
+                request = ReindexRequest(ann={})
+                _, settings = reindex(
+                    session,
+                    settings,
+                    request,
+                    source=session.segment_directory,
+                    stage=lambda _what, _done, _total: None,
+                )
+                done.append(f"trained the quantiser of index {settings.ann_options.kind} anew")
+            remove_leftovers(session, settings)
         finally:
             session.close()
     return done
+
+
+def _unseen(_what: str, _done: int, _total: int) -> None:
+    """Nothing; repairing shows no progress."""
 
 
 def _repair_database(session: WriteSession) -> list[str]:
@@ -116,14 +132,16 @@ def _rebuild_full_text(connection: Connection) -> None:
     )
 
 
-def _repair_segment(session: WriteSession, row: SegmentRow, settings: KBSettings, reencode: Reencode) -> list[str]:
+def _repair_segment(
+    session: WriteSession, row: SegmentRow, settings: KBSettings, setup: AnnSetup, reencode: Reencode
+) -> list[str]:
     try:
         segment = open_segment(segment_path(session.segment_directory, row.file.name), row.file)
     except CorruptError as error:
         _log.warning("repairing: %s", error.message)
     else:
-        return _repair_ann(session, segment, settings)
-    new = _encode_again(session, row, settings, reencode)
+        return _repair_ann(session, segment, setup)
+    new = _encode_again(session, row, settings, setup, reencode)
     try:
         with session.writing() as connection:
             before = newest_generation(connection)
@@ -146,16 +164,18 @@ def _repair_segment(session: WriteSession, row: SegmentRow, settings: KBSettings
     return [f"encoded {n_passages} passages of segment {row.file.name} again"]
 
 
-def _repair_ann(session: WriteSession, segment: Segment, settings: KBSettings) -> list[str]:
+def _repair_ann(session: WriteSession, segment: Segment, setup: AnnSetup) -> list[str]:
     findings = Findings(session.directory)
-    check_ann(segment, settings.ann_options, findings)
-    if findings.found:
-        load_ann(session.index_directory, segment, "tokens", settings.ann_options)
-        load_ann(session.index_directory, segment, "passages", settings.ann_options)
-    return [f"rebuilt {finding.where}" for finding in findings.found]
+    check_ann(segment, setup, findings)
+    derived = [finding for finding in findings.found if finding.severity == "derived"]
+    if derived:
+        setup.prepare(session.index_directory, segment)
+    return [f"rebuilt {finding.where}" for finding in derived]
 
 
-def _encode_again(session: WriteSession, row: SegmentRow, settings: KBSettings, reencode: Reencode) -> list[SegmentRow]:
+def _encode_again(
+    session: WriteSession, row: SegmentRow, settings: KBSettings, setup: AnnSetup, reencode: Reencode
+) -> list[SegmentRow]:
     """New, durable segments with the live passages of the id range of `row`; nothing refers to them yet."""
     documents, passages = schema.documents, schema.passages
     statement = (
@@ -170,17 +190,20 @@ def _encode_again(session: WriteSession, row: SegmentRow, settings: KBSettings, 
     )
     if settings.token_scale is None or settings.passage_scale is None:
         raise CorruptError("settings token_scale and passage_scale are missing; restore kb.sqlite from a backup")
+    if settings.drops_vectors and setup.quantiser is None:
+        raise CorruptError(f"{session.directory}: the quantiser is damaged; restore segments/ from a backup")
     with session.reading() as connection:
         ids = connection.execute(statement).scalars().all()
     new: list[SegmentRow] = []
     try:
         for chunk in chunked(ids, _PASSAGES_PER_SEGMENT):
-            placed = _placed(session, chunk, reencode, d=settings.d)
+            placed = _placed(session, chunk, reencode, d=settings.d, sparse_model=settings.sparse_model)
             arrays = segment_arrays(
                 placed,
                 token_scale=settings.token_scale,
                 passage_scale=settings.passage_scale,
                 encoder=settings.encoder_fingerprint,
+                quantiser=setup.quantiser if settings.drops_vectors else None,
             )
             with session.file_work():
                 file: SegmentFile = write_segment(session.segment_directory, arrays)
@@ -191,14 +214,16 @@ def _encode_again(session: WriteSession, row: SegmentRow, settings: KBSettings, 
     return new
 
 
-def _placed(session: WriteSession, passage_ids: Sequence[int], reencode: Reencode, *, d: int) -> list[PlacedPassage]:
+def _placed(
+    session: WriteSession, passage_ids: Sequence[int], reencode: Reencode, *, d: int, sparse_model: str | None
+) -> list[PlacedPassage]:
     with session.reading() as connection:
         _check_texts(connection, passage_ids)
         stored = load_stored(connection, passage_ids)
     placed: list[PlacedPassage] = []
     for batch in chunked(stored, _BATCH):
         for old, new in zip(batch, reencode(batch), strict=True):
-            _check_same(old, new, d=d)
+            _check_same(old, new, d=d, sparse_model=sparse_model)
             numbers = old.token_numbers
             filtered = len(numbers) and int(numbers[-1]) >= len(numbers)
             placed.append(
@@ -226,7 +251,12 @@ def _check_texts(connection: Connection, passage_ids: Sequence[int]) -> None:
             check_row("documents", row)
 
 
-def _check_same(old: StoredPassage, new: NewPassage, *, d: int) -> None:
+def _check_same(old: StoredPassage, new: NewPassage, *, d: int, sparse_model: str | None) -> None:
+    if sparse_model != (None if new.sparse is None else new.sparse.model):
+        raise InvalidOptionError(
+            f"passage {old.passage_id}: encoding again gave no sparse rows, or other ones than those of sparse encoder "
+            f"{sparse_model}; use the knowledge base's encoder with its sparse heads"
+        )
     same_tokens = len(old.token_ordinals) == len(new.token_ordinals) and bool(
         (old.token_ordinals == new.token_ordinals).all()
     )

@@ -23,10 +23,12 @@ from storage.segment_arrays import (
     ARRAY_NAMES,
     OPTIONAL_ARRAY_NAMES,
     PLAIN_FORM,
+    SPARSE_ARRAY_NAMES,
     SegmentArrays,
     SegmentLengths,
     array_specs,
 )
+from storage.sparse_rows import SparseArrays
 
 __all__ = [
     "SEGMENT_SUFFIX",
@@ -146,7 +148,10 @@ def segment_path(directory: Path, name: str) -> Path:
 def write_segment(directory: Path, arrays: SegmentArrays) -> SegmentFile:
     """The record of the new segment file, which on return is durable in `directory`."""
     specs = array_specs(arrays.lengths, d=arrays.d)
-    sources: dict[str, ArraySource] = {spec.name: getattr(arrays, spec.name) for spec in specs}
+    of_sparse = {} if arrays.sparse is None else arrays.sparse.named()
+    sources: dict[str, ArraySource] = {
+        spec.name: of_sparse[spec.name] if spec.name in of_sparse else getattr(arrays, spec.name) for spec in specs
+    }
     metadata = segment_metadata(arrays)
     numbers = arrays.token_ordinals if arrays.numbering == "ordinals" else arrays.token_numbers
     first, end = token_id_range(arrays.first_token_ids, arrays.token_counts, numbers)
@@ -195,6 +200,7 @@ def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None) -> di
         "passage_scale": repr(like.passage_scale),
         "encoder": like.encoder,
         **({"quantiser": name} if name else {}),
+        **({} if like.sparse is None else {"sparse": like.sparse.model}),
     }
 
 
@@ -237,18 +243,23 @@ def _map_segment(path: Path, expected: SegmentFile) -> Segment:
             f"{path}: format is {metadata.get('format')!r} version {metadata.get('version')!r}, expected {_FORMAT!r} "
             f"version {_VERSION!r} or {_EXTENDED_VERSION!r}; was it written by a newer kbengine?"
         )
-    unexpected = (set(arrays) ^ ARRAY_NAMES) - OPTIONAL_ARRAY_NAMES
+    of_sparse = SPARSE_ARRAY_NAMES & set(arrays)
+    unexpected = (set(arrays) ^ ARRAY_NAMES) - OPTIONAL_ARRAY_NAMES - SPARSE_ARRAY_NAMES
+    unexpected |= SPARSE_ARRAY_NAMES - of_sparse if of_sparse else set()
     if unexpected:
         raise CorruptError(f"{path}: arrays {sorted(unexpected)} are missing or unknown")
+    optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL_ARRAY_NAMES}
     try:
         content = SegmentArrays(
-            **{**dict.fromkeys(OPTIONAL_ARRAY_NAMES), **arrays},
+            **optional,
+            **{name: arrays[name] for name in ARRAY_NAMES - OPTIONAL_ARRAY_NAMES},
             d=int(metadata["d"]),
             token_scale=float(metadata["token_scale"]),
             passage_scale=float(metadata["passage_scale"]),
             encoder=metadata["encoder"],
-            numbering=metadata.get("numbering", "rows"),  # type: ignore[arg-type]
+            numbering=metadata.get("numbering", "own" if "token_numbers" in arrays else "rows"),  # type: ignore[arg-type]
             quantiser=metadata.get("quantiser", ""),
+            sparse=SparseArrays.from_named(arrays, metadata["sparse"]) if of_sparse else None,
         )
     except (KBError, KeyError, ValueError) as error:
         raise CorruptError(f"{path}: {error}; restore it from a backup or re-encode its documents") from error

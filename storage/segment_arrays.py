@@ -13,6 +13,7 @@ from storage.codes import check_scale
 from storage.container import ArraySpec
 from storage.errors import UsageError
 from storage.postings import Postings
+from storage.sparse_rows import SPARSE_NAMES, SparseArrays, SparseLengths, sparse_specs
 
 # (name, dtype, length symbol, has a second axis of this symbol or number)
 _LAYOUT: tuple[tuple[str, type[np.generic], str, str | int | None], ...] = (
@@ -36,6 +37,8 @@ _LAYOUT: tuple[tuple[str, type[np.generic], str, str | int | None], ...] = (
 ARRAY_NAMES = frozenset(name for name, _, _, _ in _LAYOUT)
 # Either the first two are in a segment or the next two; the last one is where token ids follow from nothing else.
 OPTIONAL_ARRAY_NAMES = frozenset({"codes", "scales", "list_numbers", "quantised", "token_numbers"})
+# All of them or none.
+SPARSE_ARRAY_NAMES = frozenset(SPARSE_NAMES)
 _PLAIN_NAMES = frozenset({"codes", "scales"})
 
 Numbering = Literal["rows", "ordinals", "own"]
@@ -51,12 +54,14 @@ class SegmentForm:
             its ordinal, or in an array of its own (`token_numbers`).
         number_bytes: Size of an item of that array: 4 or 2; 0 without it.
         quantised_bytes: Size of a row of `quantised`; 0 where `codes` and `scales` are stored.
+        sparse: Of the sparse rows; None without them.
     """
 
     ordinal_bytes: int = 4
     numbering: Numbering = "rows"
     number_bytes: int = 0
     quantised_bytes: int = 0
+    sparse: SparseLengths | None = None
 
     @property
     def row_arrays(self) -> tuple[str, ...]:
@@ -112,6 +117,7 @@ class SegmentArrays:
         list_numbers: uint16 (n), see `storage.quantiser`; None where `codes` are stored.
         quantised: uint8 (n, bytes), likewise.
         quantiser: Name of the quantiser that these two are to be decoded with.
+        sparse: Sparse vectors of the tokens; None where the encoder makes none.
     """
 
     codes: NDArray[np.int8] | None
@@ -139,6 +145,7 @@ class SegmentArrays:
     list_numbers: NDArray[np.uint16] | None = None
     quantised: NDArray[np.uint8] | None = None
     quantiser: str = ""
+    sparse: SparseArrays | None = None
 
     def __post_init__(self) -> None:
         if self.d < 1 or len(self.passage_ids) < 1:
@@ -147,6 +154,8 @@ class SegmentArrays:
             )
         specs = array_specs(self.lengths, d=self.d)
         for spec in specs:
+            if spec.name in SPARSE_ARRAY_NAMES:
+                continue  # they are checked together
             array: NDArray[Any] | None = getattr(self, spec.name)
             if array is None or array.dtype != spec.dtype or array.shape != spec.shape:
                 seen = "missing" if array is None else f"{array.dtype} {array.shape}"
@@ -166,6 +175,8 @@ class SegmentArrays:
         for problem, holds in _contradictions(self).items():
             if holds:
                 raise UsageError(f"segment arrays contradict each other: {problem}; expected a consistent segment")
+        if self.sparse is not None:
+            self.sparse.check(self.token_counts)
 
     @property
     def n_rows(self) -> int:
@@ -181,6 +192,7 @@ class SegmentArrays:
             numbering=self.numbering,
             number_bytes=0 if numbers is None else numbers.dtype.itemsize,
             quantised_bytes=0 if quantised is None else quantised.shape[-1],
+            sparse=None if self.sparse is None else self.sparse.lengths,
         )
 
     @property
@@ -229,6 +241,8 @@ def array_specs(lengths: SegmentLengths, *, d: int) -> list[ArraySpec]:
     if form.quantised_bytes:
         specs.append(ArraySpec("list_numbers", np.dtype(np.uint16), (lengths.n_rows,)))
         specs.append(ArraySpec("quantised", np.dtype(np.uint8), (lengths.n_rows, form.quantised_bytes)))
+    if form.sparse is not None:
+        specs += sparse_specs(form.sparse, n_rows=lengths.n_rows, n_passages=lengths.n_passages)
     return specs
 
 

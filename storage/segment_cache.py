@@ -12,11 +12,14 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from storage.ann import AnnOptions, load_ann
+from storage.ann_options import AnnOptions
+from storage.ann_setup import AnnSetup, read_setup
 from storage.catalog import SegmentRow
 from storage.errors import KBError
+from storage.gpu import IndexDevice
 from storage.segment import open_segment, segment_path
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
+from storage.settings import KBSettings
 from storage.snapshot import LoadedSegment
 
 __all__ = ["DEFER_ROWS", "SegmentCache"]
@@ -30,12 +33,28 @@ _log = logging.getLogger(__name__)
 class SegmentCache:
     """The open segments of one reader, by name. All methods but `forget_except` may be called from any thread."""
 
-    def __init__(self, directory: Path, options: AnnOptions) -> None:
+    def __init__(self, directory: Path, *, device: IndexDevice = "cpu") -> None:
+        """`use` says how segments are searched before the first one is opened."""
         self._directory = directory
-        self._options = options
+        self._device = device
         self._lock = threading.Lock()
+        self._made_for: object = None
+        self._setup = AnnSetup(AnnOptions())
         self._loaded: dict[str, LoadedSegment] = {}
+        # Opened under other settings; the checked file goes on being used, its index is made anew.
+        self._outdated: dict[str, LoadedSegment] = {}
         self._threads: dict[str, threading.Thread] = {}
+
+    def use(self, settings: KBSettings) -> None:
+        """Nothing; segments are from now on searched as these settings say."""
+        wanted = (dict(settings.ann), dict(settings.quantiser))
+        if wanted == self._made_for:
+            return
+        setup = read_setup(self._directory / SEGMENT_DIRECTORY, settings, device=self._device)
+        with self._lock:
+            self._made_for, self._setup = wanted, setup
+            self._outdated |= self._loaded
+            self._loaded = {}
 
     def get(self, row: SegmentRow) -> LoadedSegment:
         """The opened segment; opened and checked now when it is not there yet.
@@ -46,16 +65,17 @@ class SegmentCache:
         name = row.file.name
         with self._lock:
             loaded = self._loaded.get(name)
+            outdated, setup = self._outdated.get(name), self._setup
         if loaded is None:
-            segment = open_segment(segment_path(self._directory / SEGMENT_DIRECTORY, name), row.file)
-            index = self._directory / INDEX_DIRECTORY
-            loaded = LoadedSegment(
-                segment,
-                load_ann(index, segment, "tokens", self._options),
-                load_ann(index, segment, "passages", self._options),
-            )
+            if outdated is not None:
+                segment = outdated.segment
+            else:
+                segment = open_segment(segment_path(self._directory / SEGMENT_DIRECTORY, name), row.file)
+            loaded = LoadedSegment(segment, *setup.load(self._directory / INDEX_DIRECTORY, segment))
             with self._lock:
-                loaded = self._loaded.setdefault(name, loaded)
+                if setup is self._setup:
+                    loaded = self._loaded.setdefault(name, loaded)
+                    self._outdated.pop(name, None)
         return loaded
 
     def opened(self, names: Sequence[str]) -> list[LoadedSegment] | None:
@@ -89,6 +109,7 @@ class SegmentCache:
         """Nothing; other segments are dropped here; snapshots that use them keep them alive."""
         with self._lock:
             self._loaded = {name: loaded for name, loaded in self._loaded.items() if name in names}
+            self._outdated = {name: loaded for name, loaded in self._outdated.items() if name in names}
 
     def wait(self) -> None:
         """Nothing; segments that were being opened in the background are open (or failed)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from storage.errors import StateError, UsageError
 from storage.postings import merge_postings
 from storage.segment import Segment, SegmentFile, segment_metadata, token_id_range, write_segment_file
 from storage.segment_arrays import SegmentForm, SegmentLengths
+from storage.sparse_merge import merged_sparse
 
 _PASSAGE_ARRAYS = (
     "passage_ids",
@@ -73,6 +75,12 @@ def merge_segments(
     form = _merged_form(segments)
     for name in form.row_arrays:
         sources[name] = _kept_rows(name, segments, keep)
+    sparse = [segment.arrays.sparse for segment in segments]
+    if first.sparse is not None:
+        parts = [each for each in sparse if each is not None]  # all: see _check_mergeable
+        lengths, of_sparse = merged_sparse(parts, keep, [segment.arrays.first_rows for segment in segments])
+        form = replace(form, sparse=lengths)
+        sources.update(of_sparse)
     last_number: NDArray[Any] | None = None
     if form.numbering != "rows":
         for part in _kept_rows("token_numbers", segments, keep):  # only the very last number is looked at
@@ -96,15 +104,16 @@ def merge_segments(
 
 
 def _check_mergeable(segments: Sequence[Segment]) -> None:
-    def facts(segment: Segment) -> tuple[int, float, float, str, str]:
+    def facts(segment: Segment) -> tuple[int, float, float, str, str, str | None]:
         arrays = segment.arrays
-        return arrays.d, arrays.token_scale, arrays.passage_scale, arrays.encoder, arrays.quantiser
+        sparse = None if arrays.sparse is None else arrays.sparse.model
+        return arrays.d, arrays.token_scale, arrays.passage_scale, arrays.encoder, arrays.quantiser, sparse
 
     for left, right in itertools.pairwise(segments):
         if facts(left) != facts(right):
             raise StateError(
-                f"segments {left.name} and {right.name} differ in dimension, scales, encoder or quantiser: {facts(left)} and "
-                f"{facts(right)}; only segments of one encoder and quantiser can be merged"
+                f"segments {left.name} and {right.name} differ in dimension, scales, encoder, quantiser or sparse "
+                f"encoder: {facts(left)} and {facts(right)}; only segments of the same can be merged"
             )
         left_ids, right_ids = left.arrays.passage_ids, right.arrays.passage_ids
         ids_rise = not len(left_ids) or not len(right_ids) or left_ids[-1] < right_ids[0]

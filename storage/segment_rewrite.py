@@ -6,7 +6,7 @@ All passages stay, and so do the ids of the rows that stay; the ids of the other
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from storage.container import ArraySource
 from storage.errors import UsageError
 from storage.segment import Segment, SegmentFile, segment_metadata, token_id_range, write_segment_file
 from storage.segment_arrays import Numbering, SegmentForm, SegmentLengths, narrow
+from storage.sparse_merge import thinned_sparse
 
 __all__ = ["QuantisedRows", "rewrite_segment"]
 
@@ -85,6 +86,10 @@ def rewrite_segment(
     sources.update(first_rows=first_rows, token_counts=counts, token_ordinals=ordinals, token_numbers=numbers)
     if quantised is not None:
         sources.update(list_numbers=quantised.list_numbers, quantised=quantised.rows)
+    if arrays.sparse is not None:
+        lengths, of_sparse = thinned_sparse(arrays.sparse, keep, arrays.first_rows)
+        form = replace(form, sparse=lengths)
+        sources.update(of_sparse)
     for name in form.row_arrays:
         if name not in sources:
             sources[name] = _chosen(getattr(arrays, name), keep)

@@ -13,9 +13,10 @@ from sqlalchemy import Connection, select
 from sqlalchemy.dialects.sqlite import insert
 
 from storage import schema
-from storage.ann_lists import AnnOptions
+from storage.ann_options import AnnOptions
 from storage.checksum import check_row, sealed
 from storage.errors import CorruptError, FormatTooNewError, InvalidOptionError
+from storage.quantiser_file import QuantiserFile
 from storage.records import JSON, to_json
 
 __all__ = ["FORMAT_VERSION", "KBSettings", "read_setting", "read_settings", "write_setting", "write_settings"]
@@ -23,7 +24,14 @@ __all__ = ["FORMAT_VERSION", "KBSettings", "read_setting", "read_settings", "wri
 FORMAT_VERSION = 1
 """Raised when an older kbengine could not read what this one writes."""
 
+# Not in what the first versions of kbengine wrote.
+_LATER_FIELDS = ("quantiser", "sparse")
+
 BuildState = Literal["building", "complete"]
+
+
+_LATER = ("passage_fingerprint",)
+"""Fields that knowledge bases of earlier versions lack; an older kbengine does not miss them."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,12 @@ class KBSettings:
         kbengine_version: Version that created the knowledge base.
         created_at: UTC, ISO 8601.
         format_version: See `FORMAT_VERSION`.
+        quantiser: Of the index of token vectors: {"name", "kind", "n_bytes", "sha256"} of its file, and "drop_vectors":
+            whether quantised vectors are stored in place of int8 ones; empty without one.
+        sparse: Of the sparse rows stored beside the vectors: {"model": fingerprint of the sparse encoder}; empty
+            without them.
+        passage_fingerprint: sha256 over what the stored vectors depend on: encoders that differ in their query side
+            alone share it. Empty in knowledge bases of earlier versions.
         build: {"state": "building" | "complete", "position": {…} where an interrupted build goes on}.
     """
 
@@ -51,9 +65,12 @@ class KBSettings:
     token_scale: float | None = None
     passage_scale: float | None = None
     ann: Mapping[str, JSON] = field(default_factory=dict)
+    quantiser: Mapping[str, JSON] = field(default_factory=dict)
+    sparse: Mapping[str, JSON] = field(default_factory=dict)
     kbengine_version: str = ""
     created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     format_version: int = FORMAT_VERSION
+    passage_fingerprint: str = ""
     build: Mapping[str, JSON] = field(default_factory=lambda: {"state": "complete", "position": {}})
 
     def __post_init__(self) -> None:
@@ -78,6 +95,22 @@ class KBSettings:
             raise InvalidOptionError(f"ANN options {unknown} are unknown; wanted some of {sorted(known)}")
         options: dict[str, Any] = dict(self.ann)
         return AnnOptions(**options)
+
+    @property
+    def quantiser_file(self) -> QuantiserFile | None:
+        """The file of the quantiser, None when there is none."""
+        return QuantiserFile.from_json(self.quantiser) if self.quantiser else None
+
+    @property
+    def drops_vectors(self) -> bool:
+        """Whether only quantised token vectors are stored."""
+        return bool(self.quantiser.get("drop_vectors"))
+
+    @property
+    def sparse_model(self) -> str | None:
+        """The fingerprint of the sparse encoder, None when no sparse rows are stored."""
+        model = self.sparse.get("model")
+        return None if model is None else str(model)
 
     @property
     def build_state(self) -> str:
@@ -136,6 +169,9 @@ def read_settings(connection: Connection, *, name: str) -> KBSettings:
             "upgrade kbengine (pip install -U kbengine)"
         )
     fields = [entry.name for entry in dataclasses.fields(KBSettings)]
+    for field_name in _LATER_FIELDS:
+        values.setdefault(field_name, {})
+    values = dict.fromkeys(_LATER, "") | values
     missing = [field_name for field_name in fields if field_name not in values]
     if missing:
         raise CorruptError(f"{name}/kb.sqlite: settings {missing} are missing; restore the file from a backup")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from storage.ann import AnnKind, AnnOptions, Progress, TokenAnn, load_ann
 from storage.code_block import CodeBlock
-from storage.codes import dequantise
+from storage.codes import dequantise, quantise
 from storage.errors import CorruptError, UsageError
 from storage.exact import Found, best_of, check_queries, empty_found
 from storage.postings import Bm25Options, LexicalView
 from storage.segment import Segment, SegmentFile, open_segment
+from storage.sparse_scores import SparseQuery, sparse_scores
 
 # Rows of small segments copied together for one scan; more than that are scanned where they lie.
 _MAX_BLOCK_ROWS = 500_000
@@ -172,13 +173,70 @@ class Snapshot:
         return self._gather("filter_logits", rows).astype(np.float32)
 
     def gather(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """The codes int8 (n, d) and scales float32 (n) of rows (n), in any order; vector = code · scale."""
+        """The codes int8 (n, d) and scales float32 (n) of rows (n), in any order; vector = code · scale.
+
+        Where only quantised vectors are stored they are decoded and coded as int8.
+        """
+        if any(loaded.segment.arrays.codes is None for loaded in self.segments):
+            scale = self.segments[0].segment.arrays.token_scale
+            codes, scales = quantise(self.vectors(rows), scale)
+            return codes, scales.astype(np.float32)
         return self._gather("codes", rows), self._gather("scales", rows).astype(np.float32)
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The token vectors float32 (n, d) of rows (n), in any order, not normalised: those that scores come from.
+
+        They are the int8 vectors, or, where these were dropped, the decoded quantised ones.
+        """
+        return self._of_tokens(rows, self.d, lambda ann, own: ann.source.vectors(own))
+
+    def served_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The token vectors float32 (n, d) of rows (n) as the index sees them while it seeks candidates.
+
+        Decoded codes where the index has a quantiser, whether or not int8 vectors are stored too; not normalised.
+        What is tuned on these is tuned for what the index really serves.
+        """
+        return self._of_tokens(rows, self.d, lambda ann, own: ann.served.vectors(own))
+
+    def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The inner products float32 (n, t) of `vectors(rows)` with targets float32 (d, t), without making them."""
+        return self._of_tokens(rows, targets.shape[1], lambda ann, own: ann.source.inner_products(own, targets))
 
     def passage_vectors(self, passages: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors float32 (n, d) of passage indices (n), of norm 1 up to the rounding of the codes."""
         codes = self._gather("passage_codes", passages, of_passages=True)
         return dequantise(codes, self._gather("passage_scales", passages, of_passages=True))
+
+    def sparse_scores(
+        self, rows: NDArray[np.int64], query: SparseQuery
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The sparse inner products of rows (n) with a query, start and end side, both float32 (n).
+
+        Raises:
+            UsageError: The stored rows are of another sparse encoder, or there are none.
+        """
+        self._check(rows, self.n_rows, "row")
+        scores = np.zeros((2, len(rows)), dtype=np.float32)
+        owners = np.searchsorted(self._row_starts, rows, side="right") - 1
+        for owner in np.unique(owners).tolist():
+            arrays = self.segments[owner].segment.arrays
+            if arrays.sparse is None or arrays.sparse.model != query.model:
+                stored = "none" if arrays.sparse is None else arrays.sparse.model[:12]
+                raise UsageError(
+                    f"segment {self.segments[owner].segment.name} has sparse rows of {stored}, the query's vectors are "
+                    f"of {query.model[:12]}; use the encoder the knowledge base was built with"
+                )
+            chosen = np.flatnonzero(owners == owner)
+            own = rows[chosen] - self._row_starts[owner]
+            scores[:, chosen] = sparse_scores(
+                arrays.sparse,
+                query,
+                own,
+                passages=self.segments[owner].segment.passage_of_rows(own),
+                first_rows=arrays.first_rows,
+                token_counts=arrays.token_counts.astype(np.int64),
+            )
+        return scores[0], scores[1]
 
     # --- searching --------------------------------------------------------------------------------------------
 
@@ -303,7 +361,7 @@ class Snapshot:
                 starts, live = self._numbering(kind)
                 self._blocks[kind] = CodeBlock(
                     [anns[number].block_part(first_row=int(starts[number]), live=live[number]) for number in small],
-                    common=anns[small[0]].source.common,
+                    common=anns[small[0]].common_scale,
                     d=self.d,
                 )
             return self._blocks[kind]
@@ -320,11 +378,42 @@ class Snapshot:
         if not len(numbers):
             width = (self.d,) if name in ("codes", "passage_codes") else (2,) if name == "filter_logits" else ()
             return np.empty((0, *width), dtype=arrays[0].dtype if arrays else np.int8)
-        owners = np.searchsorted(starts, numbers, side="right") - 1
         gathered = np.empty((len(numbers), *arrays[0].shape[1:]), dtype=arrays[0].dtype)
-        for owner in np.unique(owners).tolist():
+        if (numbers[1:] >= numbers[:-1]).all():
+            cuts = np.searchsorted(numbers, starts)
+            for array, start, first, stop in zip(arrays, starts[:-1], cuts[:-1], cuts[1:], strict=True):
+                if first < stop:
+                    # Checked above: "clip" only spares the copy that "raise" makes.
+                    np.take(array, numbers[first:stop] - start, axis=0, out=gathered[first:stop], mode="clip")
+            return gathered
+        owners = np.searchsorted(starts, numbers, side="right") - 1
+        for owner in np.flatnonzero(np.bincount(owners)).tolist():
             chosen = np.flatnonzero(owners == owner)
             gathered[chosen] = arrays[owner][numbers[chosen] - starts[owner]]
+        return gathered
+
+    def _of_tokens(
+        self,
+        rows: NDArray[np.int64],
+        width: int,
+        compute: Callable[[TokenAnn, NDArray[np.int64]], NDArray[np.float32]],
+    ) -> NDArray[np.float32]:
+        """What `compute` gives for rows of each segment, float32 (n, width), in the order asked."""
+        self._check(rows, self.n_rows, "row")
+        if len(self.segments) == 1:
+            return compute(self.segments[0].token_ann, rows)
+        gathered = np.empty((len(rows), width), dtype=np.float32)
+        if (rows[1:] >= rows[:-1]).all():
+            cuts = np.searchsorted(rows, self._row_starts).tolist()
+            for owner, (first, stop) in enumerate(itertools.pairwise(cuts)):
+                if first < stop:
+                    own = rows[first:stop] - self._row_starts[owner]
+                    gathered[first:stop] = compute(self.segments[owner].token_ann, own)
+            return gathered
+        owners = np.searchsorted(self._row_starts, rows, side="right") - 1
+        for owner in np.flatnonzero(np.bincount(owners)).tolist():
+            chosen = np.flatnonzero(owners == owner)
+            gathered[chosen] = compute(self.segments[owner].token_ann, rows[chosen] - self._row_starts[owner])
         return gathered
 
     def _check(self, numbers: NDArray[np.int64], end: int, noun: str) -> None:

@@ -1,7 +1,7 @@
 """Is everything what was written? Reads every byte of a knowledge base and compares what must agree.
 
-Nothing is changed. Detected are: any changed byte of a stored row, of a segment, of an index file and of the
-write-ahead log; broken structure, foreign keys and schema of the database; ids that database, full text and
+Nothing is changed. Detected are: any changed byte of a stored row, of a segment, of an index file, of a tuned encoder
+and of the write-ahead log; broken structure, foreign keys and schema of the database; ids that database, full text and
 segments do not share; aliases filed wrongly. Only `deep` compares the words inside the full-text index, the counts of
 links, and what follows from the text.
 Not looked at are bytes that carry nothing (free pages, unused space inside pages, reserved header fields).
@@ -12,14 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage.ann_setup import read_setup
 from storage.catalog import SegmentRow, live_segments
-from storage.creation import leftovers
+from storage.creation import ENCODER_DIRECTORY, leftovers
 from storage.database import DATABASE_NAME, database_path, reader_engine, translated, wal_path
 from storage.errors import InvalidOptionError
 from storage.findings import Finding, Findings
 from storage.lock import is_locked
 from storage.schema import FTS_TABLE
+from storage.session import SEGMENT_DIRECTORY
 from storage.settings import KBSettings, read_settings
+from storage.tuned_files import check_tuned
 from storage.verify_database import DatabaseFacts, check_full_text, check_rows, check_structure
 from storage.verify_names import check_names
 from storage.verify_segments import Reencode, check_reencoded, check_segments
@@ -116,8 +119,17 @@ def verify(
                 check_names(connection, findings, deep=deep, building=building)
             if deep and reencode is not None:
                 with findings.checking("segments"):
+                    quantiser = None
+                    if settings is not None:
+                        quantiser = read_setup(directory / SEGMENT_DIRECTORY, settings).quantiser
                     reencoded = check_reencoded(
-                        connection, segments, findings, reencode=reencode, sample=sample, min_cosine=min_cosine
+                        connection,
+                        segments,
+                        findings,
+                        reencode=reencode,
+                        sample=sample,
+                        min_cosine=min_cosine,
+                        quantiser=quantiser,
                     )
 
         def still_live(name: str) -> bool:
@@ -128,10 +140,14 @@ def verify(
             check_segments(segments, facts, findings, settings=settings, still_live=still_live, deep=deep)
     finally:
         engine.dispose()
+    with findings.checking(ENCODER_DIRECTORY):
+        check_tuned(directory, findings)
     # Beside a writer a file that nothing refers to may be about to be committed.
     if facts.segments_known and not writer_at_work and not is_locked(directory):
-        for leftover in leftovers(directory, {row.file.name for row in segments}):
-            findings.add(str(leftover.relative_to(directory)), "belongs to no live segment", "leftover")
+        for leftover in leftovers(directory, {row.file.name for row in segments}, settings):
+            findings.add(
+                str(leftover.relative_to(directory)), "belongs to no live segment, or to another index", "leftover"
+            )
     return VerifyReport(
         path=directory,
         deep=deep,

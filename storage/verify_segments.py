@@ -9,24 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from storage.ann import ann_path, ann_source
-from storage.ann_lists import AnnKind, AnnOptions, read_lists
+from storage.ann import ann_path, ann_source, stored_codes
+from storage.ann_codes import codes_path, read_codes
+from storage.ann_lists import AnnKind, read_lists
+from storage.ann_setup import AnnSetup
 from storage.catalog import SegmentRow, chunked
 from storage.errors import CorruptError, KBError
 from storage.findings import Findings
+from storage.quantiser import Quantiser
+from storage.quantiser_file import quantiser_path, read_quantiser
 from storage.records import NewPassage, StoredPassage, unpack_offsets
 from storage.segment import Segment, open_segment, segment_path
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import KBSettings
 from storage.verify_database import DatabaseFacts
 
-__all__ = ["Reencode", "check_ann", "check_reencoded", "check_segments", "load_stored"]
+__all__ = ["Reencode", "check_ann", "check_quantiser", "check_reencoded", "check_segments", "load_stored"]
 
 Reencode = Callable[[Sequence[StoredPassage]], Sequence[NewPassage]]
 """Encodes stored passages again, in order, keeping exactly the tokens at the given ordinals."""
 
 _KINDS: tuple[AnnKind, ...] = ("tokens", "passages")
 _BATCH = 64
+_MIN_CODED_COSINE = 0.95
 
 
 def check_segments(
@@ -49,6 +54,7 @@ def check_segments(
         deep: Also compare the positions of all kept tokens.
     """
     covered: list[NDArray[np.int64]] = []
+    setup = None if settings is None else check_quantiser(settings, findings)
     previous_end = 0
     for row in rows:
         where = f"{SEGMENT_DIRECTORY}/{row.file.name}.seg"
@@ -71,7 +77,8 @@ def check_segments(
         if settings is not None:
             if segment.arrays.encoder != settings.encoder_fingerprint:
                 findings.add(where, f"made by encoder {segment.arrays.encoder}, not the knowledge base's", "repairable")
-            check_ann(segment, settings.ann_options, findings)
+            assert setup is not None
+            check_ann(segment, setup, findings)
     if not facts.complete or not facts.segments_known:
         return
     uncovered = np.setdiff1d(facts.passage_ids[facts.live], np.concatenate([np.empty(0, dtype=np.int64), *covered]))
@@ -123,16 +130,42 @@ def _compare(
             findings.add(where, "token positions differ from those in kb.sqlite", "repairable")
 
 
-def check_ann(segment: Segment, options: AnnOptions, findings: Findings) -> None:
+def check_ann(segment: Segment, setup: AnnSetup, findings: Findings) -> None:
     """Nothing; damaged ANN files of a segment are in `findings`. A missing one is none: it is made when wanted."""
+    directory = findings.directory / INDEX_DIRECTORY
     for kind in _KINDS:
-        path = ann_path(findings.directory / INDEX_DIRECTORY, segment.name, kind)
+        source = ann_source(segment, kind)
+        if source is None:
+            with findings.checking(f"{SEGMENT_DIRECTORY}/{segment.name}.seg"):
+                stored_codes(segment, setup.quantiser)
+            continue
+        path = ann_path(directory, segment.name, kind)
+        coded = kind == "tokens" and setup.quantiser is not None
+        if setup.quantiser is not None and coded:
+            path = codes_path(directory, segment.name, setup.quantiser.name)
         if not path.exists():
             continue
         try:
-            read_lists(path, ann_source(segment, kind), options)
+            if setup.quantiser is not None and coded:
+                read_codes(path, source, setup.quantiser)
+            else:
+                read_lists(path, source, setup.options)
         except KBError as error:
             findings.add(f"{INDEX_DIRECTORY}/{path.name}", error.message, "derived")
+
+
+def check_quantiser(settings: KBSettings, findings: Findings) -> AnnSetup:
+    """How segments are searched; a damaged quantiser is in `findings`."""
+    expected = settings.quantiser_file
+    quantiser: Quantiser | None = None
+    if expected is not None:
+        directory = findings.directory / SEGMENT_DIRECTORY
+        try:
+            quantiser = read_quantiser(directory, expected)
+        except KBError as error:
+            where = f"{SEGMENT_DIRECTORY}/{quantiser_path(directory, expected.name).name}"
+            findings.add(where, error.message, "error" if settings.drops_vectors else "derived")
+    return AnnSetup(settings.ann_options, quantiser)
 
 
 def check_reencoded(
@@ -143,6 +176,7 @@ def check_reencoded(
     reencode: Reencode,
     sample: int,
     min_cosine: float,
+    quantiser: Quantiser | None = None,
 ) -> int:
     """The number of passages encoded again; vectors that are not what the text gives are in `findings`."""
     total = sum(row.file.n_passages for row in rows)
@@ -164,12 +198,14 @@ def check_reencoded(
         for batch in chunked(load_stored(connection, list(index_of)), _BATCH):
             for stored, new in zip(batch, reencode(batch), strict=True):
                 n_checked += 1
-                least = _least_cosine(segment, index_of[stored.passage_id], new)
-                if least < min_cosine:
+                least = _least_cosine(segment, index_of[stored.passage_id], new, quantiser)
+                # Codes are coarse: a last digit that differs may change one of them.
+                wanted = min_cosine if segment.arrays.quantised is None else min(min_cosine, _MIN_CODED_COSINE)
+                if least < wanted:
                     findings.add(
                         where,
                         f"a vector of passage {stored.passage_id} has cosine {least:.4f} with the newly encoded one, "
-                        f"wanted {min_cosine} or more",
+                        f"wanted {wanted} or more",
                         "repairable",
                     )
     return n_checked
@@ -196,12 +232,26 @@ def load_stored(connection: Connection, passage_ids: Sequence[int]) -> list[Stor
     return stored
 
 
-def _least_cosine(segment: Segment, index: int, new: NewPassage) -> float:
+def _least_cosine(segment: Segment, index: int, new: NewPassage, quantiser: Quantiser | None) -> float:
+    """The least cosine between stored and new vectors of a passage, −1 where their numbers differ.
+
+    Quantised vectors are compared with the new ones after these, too, were coded and decoded.
+    """
     arrays = segment.arrays
     start = int(arrays.first_rows[index])
-    end = start + int(arrays.token_counts[index])
-    old = np.concatenate([segment.vectors(slice(start, end)), segment.passage_vectors(slice(index, index + 1))])
-    fresh = np.concatenate([new.vectors, new.passage_vector[None, :]])
+    rows = slice(start, start + int(arrays.token_counts[index]))
+    fresh = new.vectors
+    if arrays.quantised is None:
+        old = segment.vectors(rows)
+    else:
+        coded = stored_codes(segment, quantiser)
+        old = coded.vectors(rows)
+        if old.shape == fresh.shape:
+            # An encoder's last digits may move a vector over a border; in the list and codes of before it is the same.
+            lists = coded.list_numbers[rows]
+            fresh = coded.quantiser.decode(lists, coded.quantiser.encode(fresh, lists))
+    old = np.concatenate([old, segment.passage_vectors(slice(index, index + 1))])
+    fresh = np.concatenate([fresh, new.passage_vector[None, :]])
     if old.shape != fresh.shape:
         return -1.0
     norms = np.linalg.norm(old, axis=1) * np.linalg.norm(fresh, axis=1)

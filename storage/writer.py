@@ -20,6 +20,7 @@ from sqlalchemy import insert
 from storage import schema
 from storage.alias_changes import AliasChange, add_aliases, change_names, count_links, delete_aliases
 from storage.alias_records import AliasSource, NewAlias
+from storage.ann_setup import AnnSetup, read_setup
 from storage.catalog import (
     SegmentRow,
     commit_of,
@@ -34,18 +35,21 @@ from storage.compaction import compact
 from storage.creation import create_directory, migrated_settings, remove_leftovers
 from storage.database import check_file_system, database_path, wal_path
 from storage.errors import (
+    CorruptError,
     DuplicateDocumentError,
     InvalidOptionError,
     KBError,
     StorageFullError,
     UnknownDocumentError,
 )
+from storage.index_kind import DEFAULT_KIND
 from storage.intake import check_documents, common_scales, prepare_batch, segment_arrays
 from storage.links import LinkCounts
 from storage.lock import WriterLock
 from storage.merging import MAX_ROWS, merge_and_commit, plan_groups, plan_merge, segment_size
+from storage.quantiser import Quantiser
 from storage.records import JSON, Commit, NewDocument
-from storage.reindexing import Filtered, FilterRequest, Stage, filter_tokens
+from storage.reindexing import Reindexed, ReindexRequest, Stage, reindex
 from storage.segment import SegmentFile, write_segment
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_setting, write_setting
@@ -73,6 +77,7 @@ class KBWriter:
         self._merge_lock = threading.Lock()  # one merge or compaction at a time
         self._thread: threading.Thread | None = None
         self._closing = False
+        self._setup: tuple[object, AnnSetup] | None = None
 
     # -- opening and closing
 
@@ -112,7 +117,7 @@ class KBWriter:
             # After a failed fsync the log may be in memory only; kb.sqlite is written and synced anew from it.
             session.run_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
             settings = migrated_settings(session)
-            remove_leftovers(session)
+            remove_leftovers(session, settings)
         except BaseException:
             if session is not None:
                 session.close()
@@ -145,6 +150,11 @@ class KBWriter:
         """What the knowledge base was made with, as of the last commit of this writer."""
         return self._settings
 
+    @property
+    def merging(self) -> bool:
+        """Whether small segments are being merged in the background; `close` waits for it."""
+        return self._thread is not None and self._thread.is_alive()
+
     # -- documents
 
     def add(
@@ -169,7 +179,7 @@ class KBWriter:
             StorageFullError: No space; nothing was changed and the writer stays usable.
         """
         documents = list(documents)
-        check_documents(documents, d=self._settings.d)
+        check_documents(documents, d=self._settings.d, sparse_model=self._settings.sparse_model)
         with self._session.mutex:
             with self._session.reading() as connection:
                 earlier = commit_of(connection, op_id)
@@ -199,6 +209,7 @@ class KBWriter:
                         token_scale=tokens,
                         passage_scale=passages,
                         encoder=settings.encoder_fingerprint,
+                        quantiser=self._stored_with(),
                     )
                     with self._session.file_work():
                         files.append(write_segment(self._session.segment_directory, arrays))
@@ -233,6 +244,18 @@ class KBWriter:
             self._settings = settings
         self._merge_if_due()
         return commit
+
+    def _stored_with(self) -> Quantiser | None:
+        """The quantiser whose codes are stored in place of int8 vectors, None where these are stored."""
+        if not self._settings.drops_vectors:
+            return None
+        quantiser = self._ann().quantiser
+        if quantiser is None:
+            raise CorruptError(
+                f"{self.path} stores quantised vectors only and its quantiser is damaged or missing; restore "
+                "segments/ from a backup"
+            )
+        return quantiser
 
     def delete(self, doc_ids: Iterable[str], *, op_id: str | None = None) -> Commit:
         """The commit after which none of these documents is found; one transaction, no file is touched.
@@ -320,7 +343,7 @@ class KBWriter:
             if due is None:
                 return False
             members = [rows[position] for position in due]
-            return merge_and_commit(self._session, members, ann=self._settings.ann_options)
+            return merge_and_commit(self._session, members, ann=self._ann())
 
     def merge_all(self, *, max_rows: int = MAX_ROWS) -> int:
         """The number of merges made: afterwards adjacent segments are as large as `max_rows` stored tokens allow."""
@@ -333,7 +356,7 @@ class KBWriter:
             for group in plan_groups([segment_size(row) for row in rows], max_size=max_rows):
                 if len(group) > 1:
                     members = [rows[position] for position in group]
-                    n_merges += merge_and_commit(self._session, members, ann=self._settings.ann_options)
+                    n_merges += merge_and_commit(self._session, members, ann=self._ann())
         return n_merges
 
     def compact(self, *, purge: bool = False, max_rows: int = MAX_ROWS) -> int:
@@ -343,7 +366,7 @@ class KBWriter:
         base holds their bytes any more. Copies that you or a migration made are not touched.
         """
         with self._merge_lock:
-            return compact(self._session, purge=purge, max_rows=max_rows, ann=self._settings.ann_options)
+            return compact(self._session, purge=purge, max_rows=max_rows, ann=self._ann())
 
     def wait_for_merging(self) -> None:
         """Nothing; the background thread, if one ran, has ended."""
@@ -376,37 +399,45 @@ class KBWriter:
         except Exception:
             _log.exception("merging failed; the segments stay as they were")
 
-    def filter_tokens(
+    def reindex(
         self,
-        request: FilterRequest,
+        request: ReindexRequest,
         *,
-        stored_threshold: float | None = None,
         source: Path | None = None,
         stage: Stage = lambda _what, _done, _total: None,
-    ) -> Filtered:
-        """What was done: fewer tokens are stored, chosen by their stored filter logits, in one commit.
+    ) -> Reindexed:
+        """What was done to keep fewer tokens, to index them in another way or to drop their int8 vectors: one commit.
 
-        Token ids stay. Readers go on with the old segments until the commit; other writes wait for it.
+        Token ids stay. Readers go on with what was there until the commit; other writes wait for it.
 
         Args:
-            request: What to keep.
-            stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
-            source: Where the segment files are; by default in this knowledge base.
+            request: What is to change.
+            source: Where the segment files are, by default in this knowledge base. From another directory all are
+                written anew into this one, and the database is packed.
             stage: Shown the progress.
 
         Raises:
-            InvalidOptionError: More tokens are asked for than are stored.
+            InvalidOptionError: More tokens are asked for than are stored, or the vectors needed are not there.
         """
+        own = self._session.segment_directory
         with self._merge_lock, self._session.mutex:
-            done, self._settings = filter_tokens(
-                self._session,
-                self._settings,
-                request,
-                stored_threshold=stored_threshold,
-                source=source or self._session.segment_directory,
-                stage=stage,
-            )
+            done, self._settings = reindex(self._session, self._settings, request, source=source or own, stage=stage)
+            if source not in (None, own):
+                self._session.run_outside_transaction("VACUUM")
         return done
+
+    def stored_rows(self) -> int:
+        """The number of stored token vectors, those of dead documents included."""
+        with self._session.reading() as connection:
+            return sum(row.file.n_rows for row in live_segments(connection))
+
+    def _ann(self) -> AnnSetup:
+        """How segments are searched, with the quantiser read once."""
+        settings = self._settings
+        wanted = (dict(settings.ann), dict(settings.quantiser))
+        if self._setup is None or self._setup[0] != wanted:
+            self._setup = (wanted, read_setup(self._session.segment_directory, settings))
+        return self._setup[1]
 
     # -- settings and builds
 
@@ -416,6 +447,11 @@ class KBWriter:
             raise InvalidOptionError(f"setting {key!r} describes what is stored and cannot be changed; build anew")
         with self._session.mutex:
             settings = self._settings
+            if key == "ann" and _kind_of(value) != settings.ann_options.kind:
+                raise InvalidOptionError(
+                    f"the index is of kind {settings.ann_options.kind!r}, wanted is {_kind_of(value)!r}; "
+                    "'kbengine reindex --index' changes it"
+                )
             if key in ("ann", "encoder_name"):
                 settings = dataclasses.replace(settings, **{key: value})  # type: ignore[arg-type]  # checked there
             self._change_setting(key, value, operation="setting")
@@ -441,6 +477,10 @@ class KBWriter:
                 connection, Commit(after.number, None, 0, 0, 0), operation=operation, after=after, note=key
             )
             write_setting(connection, key, value)
+
+
+def _kind_of(ann: JSON) -> JSON:
+    return ann.get("kind", DEFAULT_KIND) if isinstance(ann, dict) else DEFAULT_KIND
 
 
 def _some(names: Iterable[str], *, limit: int = 5) -> str:

@@ -73,8 +73,8 @@ def test_a_question_is_answered_as_text_and_as_json(kb):
     record = json.loads(kbengine("query", "--kb", kb, "Who built the mill of Quillmere?", "-k", 1, "--json").stdout)
 
     assert "Ada Thorne" in text.stdout and "quillmere.md" in text.stdout and text.stderr == ""
-    hit = record["hits"][0]
-    assert hit["text"] == "Ada Thorne" == hit["passage"]["text"][slice(*hit["span"])]
+    place = record["answers"][0]["evidence"][0]
+    assert record["answers"][0]["text"] == "Ada Thorne" == place["passage"]["text"][slice(*place["span"])]
 
 
 def test_queries_come_from_stdin_one_a_line(kb):
@@ -91,8 +91,8 @@ def test_explain_shows_the_parts_of_the_score(kb):
     """The parts are printed and sum to the score."""
     done = kbengine("query", "--kb", kb, "Who designed the lighthouse?", "-k", 1, "--explain", "--json")
 
-    hit = json.loads(done.stdout)["hits"][0]
-    assert sum(hit["parts"].values()) == pytest.approx(hit["score"], abs=1e-3)
+    place = json.loads(done.stdout)["answers"][0]["evidence"][0]
+    assert sum(place["parts"].values()) == pytest.approx(place["score"], abs=1e-3)
     assert "+ lexical" in kbengine("query", "--kb", kb, "Who designed it?", "-k", 1, "--explain").stdout
 
 

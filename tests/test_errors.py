@@ -5,6 +5,7 @@ from __future__ import annotations
 import adapters.errors
 import kbengine.errors
 import storage.errors
+import web.errors
 from storage.errors import KBError
 
 
@@ -23,7 +24,7 @@ def test_every_error_has_its_own_code_and_an_exit_code():
 
 def test_every_error_is_defined_by_its_docstring_and_drawn_in_the_tree():
     """The module's tree names each class once."""
-    drawn = "".join(module.__doc__ for module in (storage.errors, kbengine.errors, adapters.errors))
+    drawn = "".join(module.__doc__ for module in (storage.errors, kbengine.errors, adapters.errors, web.errors))
 
     for each in all_errors():
         assert each.__doc__, each

@@ -101,19 +101,24 @@ def train() -> None:
 @click.option("--distillation", type=float, help="Its loss's weight; 1 by default with --reader.")
 @click.option("--limit", type=int, help="Use at most so many training examples.")
 @click.option("--weights", type=click.Choice(["int8", "float16", "float32"]), help="What the result is stored in.")
+@click.option("--sparse", is_flag=True, help="Train sparse heads on the encoder of --init: `kbengine train sparse`.")
 @loop_options
-def encoder(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
+def encoder(out: Path, resume: bool, as_json: bool, sparse: bool, **given: Any) -> None:
     """Train the phrase encoder, the query encoders and the filter.
 
     \b
     Example: kbengine train --train nq.train.jsonl.gz --dev nq.dev.jsonl.gz --pages pages.jsonl.gz --out my-encoder
     """
+    from kbengine.commands.train_sparse import run_sparse
     from kbengine.console import Output
     from kbengine.progress import progress_for_terminal
     from kbengine.training.encoder_training import train_encoder
     from kbengine.training.interruption import stop_on_interrupt
     from kbengine.training.processes import join_processes
 
+    if sparse:
+        run_sparse(out, resume, as_json, **given)
+        return
     recipe = _recipe(**given)
     processes = join_processes(recipe.loop.device)
     with progress_for_terminal(quiet=as_json or not processes.is_main) as progress, stop_on_interrupt() as stop:

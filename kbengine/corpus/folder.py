@@ -83,7 +83,7 @@ def folder_records(listing: FolderListing) -> Iterator[Record]:
             with CorpusFile(file.path) as opened:
                 data = opened.read(MAX_RECORD_BYTES + 1)
                 bytes_read += opened.bytes_read
-            document = _document(file, data)
+            document = text_document(file, data)
         except CorpusError as e:
             # The file names itself in its own errors; the reader of the corpus names it anyway.
             problem = e.message.removeprefix(f"{file.path}: ")
@@ -121,7 +121,12 @@ def _declared_text(data: bytes) -> str | None:
         return None
 
 
-def _document(file: TextFile, data: bytes) -> CorpusDocument:
+def text_document(file: TextFile, data: bytes) -> CorpusDocument:
+    """The document of a file's bytes, its format by the name's suffix; the path is not opened.
+
+    Raises:
+        CorpusError: the bytes are too many, or no text.
+    """
     if len(data) > MAX_RECORD_BYTES:
         raise CorpusError(f"holds more than {MAX_RECORD_BYTES // 2**20} MiB, wanted one document a file; split it")
     suffix = _text_suffix(file.path)

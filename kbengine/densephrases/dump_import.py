@@ -236,6 +236,7 @@ def _writer(
         settings = KBSettings(
             encoder_name=encoder.name,
             encoder_fingerprint=encoder.fingerprint,
+            passage_fingerprint=encoder.passage_fingerprint,
             d=encoder.d,
             filter=filter_options.to_json(),
             kbengine_version=__version__,

@@ -22,7 +22,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from kbengine.encoders.config import JSON, EncoderConfig
-from kbengine.encoders.model import PhraseModel, empty_model
+from kbengine.encoders.model import QUERY_PREFIX, PhraseModel, empty_model
 from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
 from kbengine.errors import EncoderError, InvalidOptionError
 from storage.durable import write_directory
@@ -143,7 +143,7 @@ def fingerprints(
     tokenizer = hashlib.sha256(tokenizer_json.encode()).hexdigest()
     settings = config.to_json()
     passage_settings = {name: settings[name] for name in _PASSAGE_SETTINGS}
-    passage_weights = {name: digest for name, digest in digests.items() if not name.startswith("query_")}
+    passage_weights = {name: digest for name, digest in digests.items() if not name.startswith(QUERY_PREFIX)}
     if truecaser is not None:
         settings |= {"truecaser": hashlib.sha256(truecaser.to_json().encode()).hexdigest()}
     return _sha256_of(settings, tokenizer, digests), _sha256_of(passage_settings, tokenizer, passage_weights)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -12,16 +12,21 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from kbengine.encoders.checkpoint import CONFIG_FILE, fingerprints, read_checkpoint
 from kbengine.encoders.config import Architecture, EncoderConfig
 from kbengine.encoders.device import DTypeChoice, choose_device, choose_passage_dtype
 from kbengine.encoders.model import PhraseModel
-from kbengine.encoders.query_input import QueryInput, query_ids
+from kbengine.encoders.query_input import QueryIds, QueryInput, query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
 from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, plan_batches, windows
 from kbengine.errors import EncoderError
+from kbengine.sparse.checkpoint import has_sparse
+from kbengine.sparse.encoding import SparseEncoder, WindowRows
+from storage.sparse_rows import SparsePassage
+from storage.sparse_scores import SparseQuery
 
 DEFAULT_ENCODER = "minilm-phrase"
 
@@ -45,6 +50,7 @@ class PassageVectors:
         filter_logits: float32 (t, 2), start and end.
         passage_vector: float32 (d,), L2-normalised (zeros when the encoder has none).
         n_encoded_tokens: tokens that went through the encoder, with title, special tokens and overlaps.
+        sparse: sparse rows of the t tokens; None when the encoder has no sparse heads.
     """
 
     vectors: NDArray[np.float32]
@@ -53,6 +59,7 @@ class PassageVectors:
     filter_logits: NDArray[np.float32]
     passage_vector: NDArray[np.float32]
     n_encoded_tokens: int
+    sparse: SparsePassage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,7 @@ class QueryVectors:
         passage: float32 (n, d), rows L2-normalised (zeros when the encoder has none).
         n_tokens: int64 (n,), tokens encoded, special ones included.
         truncated: bool (n,), whether some of the text was left out.
+        sparse: sparse vectors of the n queries; None when the encoder has no sparse heads.
     """
 
     start: NDArray[np.float32]
@@ -72,6 +80,7 @@ class QueryVectors:
     passage: NDArray[np.float32]
     n_tokens: NDArray[np.int64]
     truncated: NDArray[np.bool_]
+    sparse: tuple[SparseQuery, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +116,12 @@ class _Input:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """What one input gave: vectors and logits of the tokens it owns, and the mean state of all its tokens."""
+    """What one input gave: vectors, logits and sparse rows of its own tokens, and the mean state of all of them."""
 
     vectors: NDArray[np.float32]
     filter_logits: NDArray[np.float32]
     mean_state: NDArray[np.float32]
+    sparse: WindowRows | None
 
 
 class Encoder:
@@ -128,9 +138,13 @@ class Encoder:
         device: torch.device,
         passage_dtype: torch.dtype,
         prepack: bool = True,
+        sparse: SparseEncoder | None = None,
         truecaser: Truecaser | None = None,
+        directory: Path | None = None,
     ) -> None:
         """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in."""
+        self.directory = directory
+        self._prepack = prepack
         self.name = name
         self.fingerprint = fingerprint
         self.passage_fingerprint = passage_fingerprint
@@ -138,6 +152,7 @@ class Encoder:
         self.device = device
         self.passage_dtype = passage_dtype
         self.tokenizer = tokenizer
+        self.sparse = sparse
         self._truecaser = truecaser
         self._model = model.prepare_inference(device, passage_dtype, prepack=prepack)
         self._costs = _CUDA if device.type == "cuda" else _CPU
@@ -168,6 +183,16 @@ class Encoder:
         name, directory = _find(name_or_path)
         checkpoint = read_checkpoint(directory)
         tokenizer = _tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
+        sparse: SparseEncoder | None = None
+        if has_sparse(directory):
+            backbone = checkpoint.config.backbone
+            sparse = SparseEncoder.load(
+                directory,
+                checkpoint.tokenizer_json,
+                hidden_size=backbone.hidden_size,
+                vocab_size=backbone.vocab_size,
+                device=where,
+            )
         return cls(
             checkpoint.model(),
             tokenizer,
@@ -177,7 +202,9 @@ class Encoder:
             device=where,
             passage_dtype=passage_dtype,
             prepack=prepack,
+            sparse=sparse,
             truecaser=checkpoint.truecaser,
+            directory=directory,
         )
 
     @classmethod
@@ -205,6 +232,30 @@ class Encoder:
             passage_dtype=choose_passage_dtype(dtype, where),
             truecaser=truecaser,
         )
+
+    def without_sparse(self) -> Encoder:
+        """Return the same encoder, its model shared, that makes no sparse vectors."""
+        plain = copy.copy(self)
+        plain.sparse = None
+        return plain
+
+    def with_query_weights(self, weights: Mapping[str, Tensor], *, name: str, fingerprint: str) -> Encoder:
+        """Return an encoder that shares everything with this one but query modules: its passage vectors are the same.
+
+        Args:
+            weights: float32 tensors of whole query modules, as in `PhraseModel.with_query_weights`.
+            name: its name.
+            fingerprint: what answers made with it carry.
+        """
+        tuned = copy.copy(self)
+        tuned.name, tuned.fingerprint = name, fingerprint
+        tuned._model = self._model.with_query_weights(weights, self.device, prepack=self._prepack)
+        return tuned
+
+    def query_ids(self, inputs: Sequence[QueryInput], *, truncate: bool = False) -> list[QueryIds]:
+        """Return the token ids that each query becomes; arguments and errors as of `encode_queries`."""
+        inputs = restored(inputs, self._truecaser)
+        return query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
 
     @property
     def d(self) -> int:
@@ -252,7 +303,7 @@ class Encoder:
                 encoded[i] = result
             if progress is not None:
                 progress(int(lengths[batch].sum()))
-        return _collect(tokens, inputs, [value for value in encoded if value is not None])
+        return _collect(tokens, inputs, [value for value in encoded if value is not None], self.sparse)
 
     def encode_queries(self, inputs: Sequence[QueryInput], *, truncate: bool = False) -> QueryVectors:
         """Return the vectors of queries of any mixture of kinds, in order; float32 throughout.
@@ -266,18 +317,23 @@ class Encoder:
             QueryTooLongError: a query is too long and `truncate` is not set.
             QueryError: a query is not valid Unicode or of no known kind.
         """
-        inputs = restored(inputs, self._truecaser)
-        queries = query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
+        queries = self.query_ids(inputs, truncate=truncate)
         n_tokens = np.array([len(query.ids) for query in queries], dtype=np.int64)
         start, end, passage = (np.empty((len(queries), self.d), dtype=np.float32) for _ in range(3))
+        sparse: list[SparseQuery | None] = [None] * len(queries)
         for batch in self._plan(n_tokens):
             ids, is_token = self._padded([queries[i].ids for i in batch.tolist()], n_tokens[batch])
             with torch.inference_mode():
-                output = self._model.query_vectors(ids, is_token)
+                states = self._model.query_states(ids, is_token)
+                output = self._model.query_output(states, is_token)
+                if self.sparse is not None:
+                    for i, found in zip(batch.tolist(), self.sparse.queries(states, ids.cpu().numpy()), strict=True):
+                        sparse[i] = found
             for array, tensor in zip((start, end, passage), output, strict=True):
                 array[batch] = tensor.cpu().numpy()
         truncated = np.array([query.truncated for query in queries], dtype=np.bool_)
-        return QueryVectors(start, end, passage, n_tokens, truncated)
+        of_queries = tuple(each for each in sparse if each is not None) if self.sparse is not None else None
+        return QueryVectors(start, end, passage, n_tokens, truncated, of_queries)
 
     def filter_logits(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the filter head's start and end logits of token vectors, float32 (n, d) → (n, 2)."""
@@ -310,16 +366,19 @@ class Encoder:
             for value in inputs
         ]
         ids, is_token = self._padded(rows, lengths)
+        own = [_own_positions(value) for value in inputs]
+        sparse: list[WindowRows] | None = None
         with torch.inference_mode():
             states = self._model.passage_states(ids, is_token).float()  # (B, T, H)
+            if self.sparse is not None:
+                sparse = self.sparse.window_rows(states, ids.cpu().numpy(), own)
             logits = self._model.filter_logits(states).cpu().numpy()  # (B, T, 2)
             means = self._model.passage_vectors(states, is_token).cpu().numpy()  # (B, H)
             vectors = states.cpu().numpy()
         encoded = []
-        for row, value in enumerate(inputs):
-            shift = value.first_text_position - value.window.begin
-            own = slice(value.window.own_begin + shift, value.window.own_end + shift)
-            encoded.append(_Encoded(vectors[row, own], logits[row, own], means[row]))
+        for row, at in enumerate(own):
+            rows_of = None if sparse is None else sparse[row]
+            encoded.append(_Encoded(vectors[row, at], logits[row, at], means[row], rows_of))
         return encoded
 
     def _padded(
@@ -336,8 +395,16 @@ class Encoder:
         return torch.from_numpy(ids).to(self.device), torch.from_numpy(is_token).to(self.device)
 
 
+def _own_positions(value: _Input) -> slice:
+    shift = value.first_text_position - value.window.begin
+    return slice(value.window.own_begin + shift, value.window.own_end + shift)
+
+
 def _collect(
-    tokens: Sequence[TextTokens], inputs: Sequence[_Input], encoded: Sequence[_Encoded]
+    tokens: Sequence[TextTokens],
+    inputs: Sequence[_Input],
+    encoded: Sequence[_Encoded],
+    sparse: SparseEncoder | None,
 ) -> list[PassageVectors]:
     """Return one result for each passage from those of its windows."""
     results = []
@@ -363,6 +430,9 @@ def _collect(
                 filter_logits=logits,
                 passage_vector=mean / np.float32(norm) if norm > 0 else mean,
                 n_encoded_tokens=sum(value.n_tokens for value in inputs[begin:end]),
+                sparse=None
+                if sparse is None
+                else sparse.joined([part.sparse for part in parts if part.sparse is not None]),
             )
         )
         begin = end

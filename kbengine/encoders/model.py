@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -21,6 +23,9 @@ from kbengine.encoders.fused import FusedStack
 _USUAL_PASSAGE_ROWS = 2048
 _USUAL_QUERY_ROWS = 12
 _INITIAL_STD = 0.02
+
+QUERY_PREFIX = "query_"
+"""How the names of the query side's tensors begin, in both architectures."""
 
 
 class QueryOutput(NamedTuple):
@@ -76,9 +81,17 @@ class PhraseModel(nn.Module, ABC):
             return states.new_zeros(states.shape[0], states.shape[2])
         return masked_mean(states, is_token)
 
-    @abstractmethod
     def query_vectors(self, input_ids: Tensor, is_token: Tensor | None) -> QueryOutput:
         """Return the vectors of queries, (B, T) int64 → three of (B, H); arguments as of `passage_states`."""
+        return self.query_output(self.query_states(input_ids, is_token), is_token)
+
+    @abstractmethod
+    def query_states(self, input_ids: Tensor, is_token: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the last hidden states of queries for the start and the end side, (B, T) int64 → two of (B, T, H)."""
+
+    @abstractmethod
+    def query_output(self, states: tuple[Tensor, Tensor], is_token: Tensor | None) -> QueryOutput:
+        """Return the vectors of queries from what `query_states` gave."""
 
     @abstractmethod
     def query_towers(self) -> tuple[Tower, ...]:
@@ -95,6 +108,28 @@ class PhraseModel(nn.Module, ABC):
             tower.fuse(device, torch.float32, _USUAL_QUERY_ROWS, prepack=prepack)
         self.phrase_encoder.fuse(device, passage_dtype, _USUAL_PASSAGE_ROWS, prepack=prepack)
         return self.eval().requires_grad_(False).to(device)
+
+    def with_query_weights(
+        self, weights: Mapping[str, Tensor], device: torch.device, *, prepack: bool = True
+    ) -> PhraseModel:
+        """Return a model for inference that shares everything with this one but the query modules of these weights.
+
+        Args:
+            weights: float32 tensors under this model's names, whole modules (a head, a tower) of its query side.
+            device: where this model is.
+            prepack: whether to reorder weights for oneDNN on a CPU that has it.
+        """
+        source = empty_model(self.config)
+        model = copy.copy(self)
+        model._modules = dict(self._modules)
+        for top in sorted({name.partition(".")[0] for name in weights}):
+            module = getattr(source, top)
+            own = {name.removeprefix(f"{top}."): each for name, each in weights.items() if name.startswith(f"{top}.")}
+            module.load_state_dict(own, strict=True, assign=True)
+            if isinstance(module, Tower):
+                module.fuse(device, torch.float32, _USUAL_QUERY_ROWS, prepack=prepack)
+            model._modules[top] = module.eval().requires_grad_(False).to(device)
+        return model
 
     def _passage_embeddings(self) -> BertEmbeddings:
         return self.phrase_encoder.embeddings
@@ -116,11 +151,15 @@ class SharedQueryModel(PhraseModel):
         self.query_end_head = nn.Linear(H, H)
         self.filter_head = nn.Linear(H, 2)
 
-    def query_vectors(self, input_ids: Tensor, is_token: Tensor | None) -> QueryOutput:
-        """Return the vectors of queries: heads of [CLS], and the mean over all tokens."""
+    def query_states(self, input_ids: Tensor, is_token: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the query encoder's states, twice the same."""
         states = self.query_encoder.encoder(self.embeddings(input_ids), attention_mask(is_token))  # (B, T, H)
-        cls = states[:, 0]
-        pooled = self._pooled_query(masked_mean(states, is_token))
+        return states, states
+
+    def query_output(self, states: tuple[Tensor, Tensor], is_token: Tensor | None) -> QueryOutput:
+        """Return the vectors of queries: heads of [CLS], and the mean over all tokens."""
+        cls = states[0][:, 0]
+        pooled = self._pooled_query(masked_mean(states[0], is_token))
         return QueryOutput(self.query_start_head(cls), self.query_end_head(cls), pooled)
 
     def query_towers(self) -> tuple[Tower, ...]:
@@ -141,16 +180,26 @@ class ThreeTowerModel(PhraseModel):
         self.query_end_encoder = Tower(config, own_embeddings=True, dropout=dropout)
         self.filter_head = nn.Linear(config.backbone.hidden_size, 2)
 
-    def query_vectors(self, input_ids: Tensor, is_token: Tensor | None) -> QueryOutput:
-        """Return the vectors of queries: [CLS] of each encoder, and the mean over the tokens of both."""
+    def query_states(self, input_ids: Tensor, is_token: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the states of the start and of the end encoder."""
         mask = attention_mask(is_token)
         start, end = (tower.encoder(tower.embeddings(input_ids), mask) for tower in self.query_towers())  # (B, T, H)
+        return start, end
+
+    def query_output(self, states: tuple[Tensor, Tensor], is_token: Tensor | None) -> QueryOutput:
+        """Return the vectors of queries: [CLS] of each encoder, and the mean over the tokens of both."""
+        start, end = states
         pooled = self._pooled_query((masked_mean(start, is_token) + masked_mean(end, is_token)) / 2)
         return QueryOutput(start[:, 0], end[:, 0], pooled)
 
     def query_towers(self) -> tuple[Tower, ...]:
         """Return the start and the end encoder."""
         return (self.query_start_encoder, self.query_end_encoder)
+
+
+def query_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return those of a model's tensors that only queries go through: what may change without touching an index."""
+    return {name: tensor for name, tensor in weights.items() if name.startswith(QUERY_PREFIX)}
 
 
 def build_model(config: EncoderConfig, *, dropout: float = 0.0) -> PhraseModel:

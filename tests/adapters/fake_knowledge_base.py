@@ -11,7 +11,7 @@ from typing import Any
 from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
 from kbengine.errors import EmptyQueryError
 from kbengine.query import Query
-from kbengine.results import DocumentRef, Hit, PassageRef, SearchResult, Span
+from kbengine.results import DocumentRef, Hit, PassageRef, ScoreParts, SearchResult, Span
 
 PASSAGE = 'Ulm lies on the Danube. Albert Einstein was born there ("in 1879"). Its minster is tall.'
 UNASKABLE = "\u200b"
@@ -35,6 +35,7 @@ def hit(
         "phrase": Span(start, start + len(phrase)),
         "first_token_id": 0,
         "last_token_id": 0,
+        "parts": ScoreParts(9.0 - rank, 0.0, 0.0, 0.0),
     }
     return Hit(**{**values, **changes})
 
@@ -49,7 +50,11 @@ class FakeKnowledgeBase:
         self.batches: list[int] = []
         self.options: dict[str, Any] = {}
         self.settings: dict[str, Any] = {}
+        self.queries: list[Query] = []
         self.fail_at_batch: int | None = None
+
+    def encoder_for(self, name: str | None = None) -> Any:
+        return self.encoder
 
     def info(self) -> Any:
         return SimpleNamespace(generation=self.generation)
@@ -59,6 +64,7 @@ class FakeKnowledgeBase:
 
     def search(self, queries: Sequence[Query], **options: Any) -> list[SearchResult]:
         self.options = options
+        self.queries = list(queries)
         texts = [text_of(query) for query in queries]
         if any(text == UNASKABLE for text in texts):
             place = texts.index(UNASKABLE)

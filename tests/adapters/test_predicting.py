@@ -10,8 +10,11 @@ import pytest
 
 from adapters.errors import RecordError, SubmissionError
 from adapters.kilt import lint, score_files
-from adapters.predicting import MAX_INPUT_CHARS, PredictOptions, predict_file, task_of_file
+from adapters.predicting import PredictOptions, predict_file, task_of_file
+from adapters.tasks import MAX_INPUT_CHARS
 from kbengine.errors import InvalidOptionError
+from kbengine.query import Weights
+from tests.adapters.calibrations import calibration, settings_with
 from tests.adapters.fake_knowledge_base import UNASKABLE, UNKNOWN, FakeKnowledgeBase, predictions, write_lines
 
 GOOD = {"id": "good", "input": "Who was born in Ulm?"}
@@ -83,6 +86,35 @@ def test_nothing_found_is_an_abstention(tmp_path) -> None:
     assert (report.answered, report.abstained, report.refused, told) == (1, 1, 0, [])
 
 
+def test_answers_below_a_threshold_are_left_blank_and_counted(tmp_path) -> None:
+    """Only when a threshold is given, whatever is stored; the pages stay."""
+    kb = FakeKnowledgeBase()
+    kb.settings = settings_with(calibration("question", best=0.6, threshold=0.9))
+    lines = [GOOD, {"id": "u", "input": UNKNOWN}]
+    pages = [str(page) for page in range(5, 15)]
+    for threshold, answer in ((None, "Albert Einstein"), (0.0, "Albert Einstein"), (0.5, "Albert Einstein"), (0.7, "")):
+        report, path, _ = predict(lines, tmp_path, kb=kb, threshold=threshold, overwrite=True)
+        assert predictions(path) == {"good": (answer, pages), "u": ("", [])}
+        below = int(not answer)
+        assert (report.answered, report.abstained, report.below_threshold) == (1 - below, 1 + below, below)
+        assert report.facts()["below_threshold"] == below
+
+
+def test_a_threshold_without_probabilities_is_refused_before_anything_is_made(tmp_path) -> None:
+    """The remedy is named."""
+    with pytest.raises(InvalidOptionError, match="kbengine calibrate"):
+        predict([GOOD], tmp_path, threshold=0.5)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_fitted_weights_are_used_for_submissions(tmp_path) -> None:
+    """As for every other way of asking."""
+    kb = FakeKnowledgeBase()
+    kb.settings = settings_with(calibration("question", weights=Weights(1, 7, 3), weights_fitted=True))
+    predict([GOOD], tmp_path, kb=kb)
+    assert [query.weights for query in kb.queries] == [Weights(1, 7, 3)]
+
+
 BAD_INPUTS = [
     ("question", {"id": "bad"}, "no_input"),
     ("question", {"id": "bad", "input": "  "}, "blank_input"),
@@ -90,6 +122,7 @@ BAD_INPUTS = [
     ("question", {"id": "bad", "input": "x" * (1 << 20)}, "input_too_long"),
     ("question", {"id": "bad", "input": UNASKABLE}, "empty_query"),
     ("slot-filling", {"id": "bad", "input": "Ulm country"}, "bad_task_input"),
+    ("slot-filling", {"id": "bad", "input": "Ulm [SEP] P99999"}, "unknown_relation"),
     ("slot-filling", {"id": "bad", "input": "Ulm [SEP] "}, "bad_task_input"),
     ("slot-filling", {"id": "bad", "input": "Ulm [SEP] country [SEP] river"}, "bad_task_input"),
     ("entity-linking", {"id": "bad", "input": "no mark"}, "bad_task_input"),
@@ -302,7 +335,9 @@ def test_other_names_need_the_task(name) -> None:
         task_of_file(name)
 
 
-@pytest.mark.parametrize("options", [{"pages": 4}, {"pages": 1001}, {"batch_size": 0}, {"effort": "much"}])
+@pytest.mark.parametrize(
+    "options", [{"pages": 4}, {"pages": 1001}, {"batch_size": 0}, {"effort": "much"}, {"threshold": 1.2}]
+)
 def test_options_out_of_range_are_refused(options) -> None:
     """The message has the value seen."""
     with pytest.raises(InvalidOptionError, match=str(next(iter(options.values())))):

@@ -42,8 +42,10 @@ class VectorEncoder:
 
     d = D
     fingerprint = FINGERPRINT
+    passage_fingerprint = FINGERPRINT
     name = "synthetic"
     max_phrase_tokens = 4
+    sparse = None
 
     def encode_queries(self, inputs, *, truncate=False):
         """Return random vectors seeded by each input's text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -12,11 +13,14 @@ import pytest
 from kbengine.builder import CorpusOptions, add_corpus, build
 from kbengine.cli import main
 from kbengine.errors import InvalidOptionError, KnowledgeBaseExistsError
+from kbengine.facts import kb_facts
 from kbengine.filtering import FilterOptions
-from kbengine.reindexing import reindex
+from kbengine.reindexing import ReindexOptions, reindex
 from storage.reader import KBReader
+from storage.settings import KBSettings
 from storage.verify import verify
-from tests.kbengine.synthetic_kb import WORDS, WordEncoder
+from storage.writer import KBWriter
+from tests.kbengine.synthetic_kb import WORDS, WordEncoder, synthetic_settings
 
 
 @pytest.fixture
@@ -37,6 +41,19 @@ def kb(tmp_path: Path) -> Path:
     return tmp_path / "kb"
 
 
+def unfinished(corpus: CorpusOptions, ann: dict[str, str]) -> KBSettings:
+    """The settings of a build that was interrupted before its first commit."""
+    request = {
+        "corpus": [str(path) for path in corpus.paths],
+        "format": None,
+        "skip_bad": False,
+        "filter": FilterOptions().to_json(),
+    }
+    return dataclasses.replace(
+        synthetic_settings(), ann=ann, build={"state": "building", "position": {"request": request}}
+    )
+
+
 def checksums(path: Path) -> dict[str, str]:
     """The checksum of each file of a directory, but for those that every reader of SQLite makes."""
     return {
@@ -51,19 +68,19 @@ def checksums(path: Path) -> dict[str, str]:
 def test_the_copy_is_filtered_and_the_original_untouched(kb: Path, tmp_path: Path) -> None:
     """--out: a whole new knowledge base with a third of the tokens."""
     before = checksums(kb)
-    report = reindex(kb, FilterOptions(keep_fraction=1 / 3), out=tmp_path / "small")
+    report = reindex(kb, ReindexOptions(FilterOptions(keep_fraction=1 / 3)), out=tmp_path / "small")
     assert checksums(kb) == before
-    assert report.filtered.rows < 0.4 * report.filtered.rows_before
+    assert report.done.rows < 0.4 * report.done.rows_before
     assert report.bytes_after < report.bytes_before
     assert verify(tmp_path / "small", deep=True).clean
     assert [path.name for path in tmp_path.glob(".*")] == []
     with pytest.raises(KnowledgeBaseExistsError):
-        reindex(kb, FilterOptions(keep_fraction=0.5), out=tmp_path / "small")
+        reindex(kb, ReindexOptions(FilterOptions(keep_fraction=0.5)), out=tmp_path / "small")
 
 
 def test_later_additions_are_filtered_by_the_same_threshold(kb: Path, tmp_path: Path) -> None:
     """What is added after reindexing has about the kept share, too."""
-    report = reindex(kb, FilterOptions(keep_fraction=0.3))
+    report = reindex(kb, ReindexOptions(FilterOptions(keep_fraction=0.3)))
     corpus = tmp_path / "more.jsonl"
     corpus.write_text(json.dumps({"_id": "more", "title": "More", "text": " ".join(WORDS * 3)}))
     add_corpus(CorpusOptions((corpus,)), kb, encoder=WordEncoder())
@@ -75,7 +92,7 @@ def test_later_additions_are_filtered_by_the_same_threshold(kb: Path, tmp_path: 
         )
         logits = snapshot.filter_logits(rows).max(axis=1)
     assert 0 < len(rows) < 3 * len(WORDS)
-    assert (logits >= np.float16(report.filtered.threshold)).all()
+    assert (logits >= np.float16(report.done.threshold)).all()
 
 
 def test_the_command_tells_what_it_did(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,4 +105,57 @@ def test_the_command_tells_what_it_did(kb: Path, capsys: pytest.CaptureFixture[s
     assert exit_.value.code == 2
     assert "build anew" in capsys.readouterr().err
     with pytest.raises(InvalidOptionError, match="nothing to do"):
-        reindex(kb, FilterOptions())
+        ReindexOptions()
+
+
+def test_dropping_vectors_asks_first(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal --yes is needed; info tells what is stored; there is no way back."""
+    arguments = ["reindex", "--kb", str(kb), "--index", "ivf-sq4", "--drop-vectors", "--json"]
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert "--yes" in capsys.readouterr().err
+    main([*arguments, "--yes"])
+    assert json.loads(capsys.readouterr().out)["quantiser_trained"] is True
+    main(["info", "--kb", str(kb), "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["index"], facts["index_quantiser"], facts["int8_vectors"]) == ("ivf-sq4", "trained", "dropped")
+    assert facts["bytes_per_vector_without_text"] < facts["bytes_per_vector"]
+    assert {"vectors", "index", "text"} <= set(facts["bytes_by_use"])
+    with pytest.raises(SystemExit) as exit_:
+        main(["reindex", "--kb", str(kb), "--index", "exact"])
+    assert exit_.value.code == 2
+    assert "dropped" in capsys.readouterr().err
+
+
+def test_a_copy_can_have_another_index(kb: Path, tmp_path: Path) -> None:
+    """--out with --index: the copy is complete and clean, the original keeps its vectors."""
+    reindex(kb, ReindexOptions(ann={"kind": "opq4"}, drop_vectors=True), out=tmp_path / "small")
+    assert verify(tmp_path / "small", deep=True).clean
+    again = tmp_path / "again"
+    reindex(tmp_path / "small", ReindexOptions(FilterOptions(keep_fraction=0.5)), out=again)
+    assert verify(again, deep=True).clean
+    with KBReader.open(kb) as reader, KBReader.open(again) as other:
+        assert not reader.settings.drops_vectors
+        assert other.settings.drops_vectors
+        wanted = {document.doc_id for document in reader.list_documents(limit=50)}
+        assert {document.doc_id for document in other.list_documents(limit=50)} == wanted
+
+
+def test_a_build_trains_its_index_once_there_is_enough_to_scan(kb: Path, tmp_path: Path) -> None:
+    """Few vectors leave the wished kind untrained, which info tells; more train it; a bad kind costs no encoding."""
+    corpus = CorpusOptions((tmp_path / "corpus.jsonl",))
+    for name, below, state in (("few", 10_000, "not trained"), ("enough", 300, "trained")):
+        ann = {"kind": "opq4", "exact_below_rows": below}
+        build(corpus, tmp_path / name, encoder=WordEncoder(), filter_options=FilterOptions(), ann=ann)
+        with KBReader.open(tmp_path / name) as reader:
+            assert kb_facts(reader.info())["index_quantiser"].startswith(state)
+            assert (len(list((tmp_path / name / "segments").glob("*.quantiser"))) == 1) == (state == "trained")
+    with pytest.raises(InvalidOptionError, match="divides"):
+        build(corpus, tmp_path / "bad", encoder=WordEncoder(), filter_options=FilterOptions(), ann={"kind": "opq5"})
+    assert not (tmp_path / "bad").exists()
+    with KBWriter.create(tmp_path / "begun", unfinished(corpus, {"kind": "exact"})):
+        pass
+    with pytest.raises(InvalidOptionError, match="begun with index"):
+        build(corpus, tmp_path / "begun", encoder=WordEncoder(), filter_options=FilterOptions())
+    assert verify(kb).clean

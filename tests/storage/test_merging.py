@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.ann_setup import AnnSetup
 from storage.catalog import dead_document_ids, live_segments
 from storage.errors import InvalidOptionError
 from storage.merging import FAN_IN, merge_rows, plan_groups, plan_merge, replace_segments, tier_of
@@ -131,7 +132,7 @@ def test_document_deleted_while_its_segment_is_merged_stays_deleted(tmp_path: Pa
         with session.reading() as connection:
             rows = live_segments(connection)
             dead = dead_document_ids(connection)
-        replacement = merge_rows(session, rows, dead, ann=writer.settings.ann_options)
+        replacement = merge_rows(session, rows, dead, ann=AnnSetup(writer.settings.ann_options))
         writer.delete(["b"])
         writer.add([make_document("d", "delta")])
         with session.writing() as connection:
@@ -148,7 +149,9 @@ def test_merge_of_segments_that_are_gone_changes_nothing(tmp_path: Path) -> None
             writer.add([make_document(name, "amber")])
         with writer._session.reading() as connection:
             rows = live_segments(connection)
-        replacement = merge_rows(writer._session, rows, np.empty(0, dtype=np.int64), ann=writer.settings.ann_options)
+        replacement = merge_rows(
+            writer._session, rows, np.empty(0, dtype=np.int64), ann=AnnSetup(writer.settings.ann_options)
+        )
         writer.merge_all()
         with writer._session.writing() as connection:
             assert replace_segments(connection, [replacement], operation="merge") is None

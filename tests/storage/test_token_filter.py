@@ -16,7 +16,7 @@ import pytest
 from storage.errors import InvalidOptionError
 from storage.reader import KBReader
 from storage.records import NewDocument, pack_offsets, unpack_offsets
-from storage.reindexing import FilterRequest
+from storage.reindexing import FilterRequest, ReindexRequest
 from storage.repair import repair
 from storage.token_filter import LogitCounts
 from storage.verify import verify
@@ -30,6 +30,11 @@ def documents(n: int, *, seed: int) -> list[NewDocument]:
     """Documents of one to three passages of random words."""
     rng = np.random.default_rng(seed)
     return [random_document(f"doc{seed}-{i}", rng, passages=1 + i % 3) for i in range(n)]
+
+
+def filtering(*, stored_threshold: float | None = None, **options: float) -> ReindexRequest:
+    """The request to filter."""
+    return ReindexRequest(FilterRequest(**options), stored_threshold=stored_threshold)
 
 
 @pytest.fixture
@@ -78,7 +83,7 @@ def test_kept_tokens_keep_their_ids_vectors_and_places(kb: Path) -> None:
     """Those that reach the threshold, the best of each other passage, and nothing else, before and after merging."""
     before = tokens(kb)
     with KBWriter.open(kb) as writer:
-        done = writer.filter_tokens(FilterRequest(threshold=0.7))
+        done = writer.reindex(filtering(threshold=0.7))
     wanted = expected(before, 0.7)
     assert done.rows == len(wanted) < done.rows_before == len(before)
     assert tokens(kb) == wanted
@@ -101,13 +106,13 @@ def test_a_fraction_is_of_all_tokens_and_is_reached_closely(kb: Path) -> None:
         info = reader.info()
     with KBWriter.open(kb) as writer:
         with pytest.raises(InvalidOptionError, match=r"only 0\.5.* are stored.*build anew"):
-            writer.filter_tokens(FilterRequest(keep_fraction=0.6))
-        done = writer.filter_tokens(FilterRequest(keep_fraction=0.35))
+            writer.reindex(filtering(keep_fraction=0.6))
+        done = writer.reindex(filtering(keep_fraction=0.35))
         assert writer.settings.filter == {"threshold": None, "keep_fraction": 0.35}
         position = writer.settings.build_position
         assert position["threshold_sum"] == pytest.approx(done.threshold * position["threshold_tokens"])
         with pytest.raises(InvalidOptionError, match=r"tokens below .* are not stored"):
-            writer.filter_tokens(FilterRequest(threshold=done.threshold - 1), stored_threshold=done.threshold)
+            writer.reindex(filtering(threshold=done.threshold - 1, stored_threshold=done.threshold))
     with KBReader.open(kb) as reader:
         after = reader.info()
     assert after.tokens_total == info.tokens_total
@@ -121,7 +126,7 @@ def test_keeping_what_is_stored_changes_no_token(kb: Path) -> None:
     with KBReader.open(kb) as reader:
         fraction = reader.info().kept_fraction
     with KBWriter.open(kb) as writer:
-        writer.filter_tokens(FilterRequest(keep_fraction=fraction))
+        writer.reindex(filtering(keep_fraction=fraction))
     assert tokens(kb) == before
 
 
@@ -132,7 +137,7 @@ def test_filtering_twice_is_filtering_once_by_the_higher_threshold(kb: Path, tmp
     for path, thresholds in ((kb, [0.9]), (twice, [0.2, 0.9])):
         with KBWriter.open(path) as writer:
             for threshold in thresholds:
-                writer.filter_tokens(FilterRequest(threshold=threshold))
+                writer.reindex(filtering(threshold=threshold))
     assert tokens(twice) == tokens(kb)
 
 
@@ -142,7 +147,7 @@ def test_a_reader_goes_on_with_its_snapshot_and_sees_the_new_one(kb: Path) -> No
         old = reader.snapshot()
         n_rows = old.n_rows
         with KBWriter.open(kb) as writer:
-            done = writer.filter_tokens(FilterRequest(threshold=0.9))
+            done = writer.reindex(filtering(threshold=0.9))
         assert len(old.gather(np.arange(n_rows))[0]) == n_rows
         new = reader.snapshot()
         assert new.n_rows == done.rows < n_rows
@@ -159,7 +164,7 @@ def test_a_reader_goes_on_with_its_snapshot_and_sees_the_new_one(kb: Path) -> No
 def test_damaged_filtered_segments_are_encoded_again_with_the_same_tokens(kb: Path) -> None:
     """Repair restores which tokens are stored, and under which ids."""
     with KBWriter.open(kb) as writer:
-        writer.filter_tokens(FilterRequest(threshold=0.5))
+        writer.reindex(filtering(threshold=0.5))
         writer.compact()
     before = tokens(kb)
     for path in (kb / "segments").iterdir():
@@ -204,15 +209,16 @@ def test_requests_that_make_no_sense_are_refused() -> None:
 def test_killed_while_filtering_leaves_the_old_or_the_new(kb: Path, tmp_path: Path) -> None:
     """Killed at many moments, also while committing: what is stored is one of the two, and nothing is left over."""
     code = (
-        "import sys; from storage.writer import KBWriter; from storage.reindexing import FilterRequest\n"
+        "import sys; from storage.writer import KBWriter\n"
+        "from storage.reindexing import FilterRequest, ReindexRequest\n"
         "w = KBWriter.open(sys.argv[1]); print('ready', flush=True)\n"
-        "w.filter_tokens(FilterRequest(threshold=0.6)); print('done', flush=True); sys.stdin.read()"
+        "w.reindex(ReindexRequest(FilterRequest(threshold=0.6))); print('done', flush=True); sys.stdin.read()"
     )
     before = tokens(kb)
     wanted = expected(before, 0.6)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     seen: set[bool] = set()
-    for number in range(6):
+    for number in range(4):
         copy = tmp_path / f"copy{number}"
         shutil.copytree(kb, copy)
         with subprocess.Popen(
@@ -224,18 +230,18 @@ def test_killed_while_filtering_leaves_the_old_or_the_new(kb: Path, tmp_path: Pa
         ) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
-            if number == 5:
+            if number == 3:
                 assert child.stdout.readline() == "done\n"
             else:
-                time.sleep(0.006 * number)
+                time.sleep(0.012 * number)
             child.send_signal(signal.SIGKILL)
         KBWriter.open(copy).close()
         found = tokens(copy)
         assert found in (before, wanted)
-        assert number != 5 or found == wanted
+        assert number != 3 or found == wanted
         seen.add(found == wanted)
         assert verify(copy).clean
         with KBWriter.open(copy) as writer:
-            writer.filter_tokens(FilterRequest(threshold=0.6))
+            writer.reindex(filtering(threshold=0.6))
         assert tokens(copy) == wanted
     assert True in seen

@@ -49,6 +49,16 @@ def kind_of_rows(rows: Iterable[Mapping[str, Any]]) -> RowKind:
     return kind
 
 
+_GENERATED: Mapping[str, RowKind] = {"question": "question", "slot": "slot", "relation": "slot", "mention": "mention"}
+
+
+def kind_of_row(row: Mapping[str, Any], of_file: RowKind) -> RowKind:
+    """Return the task of one row: what it says itself (`kbengine questions` mixes tasks in a file), else its file's."""
+    meta = row.get("meta")
+    said = meta.get("kind") if isinstance(meta, Mapping) else None
+    return _GENERATED.get(said, of_file) if isinstance(said, str) else of_file
+
+
 def query_of(text: str, kind: RowKind) -> QueryInput | None:
     """Return the query that a row's input is for its task, or None when it has not the task's form."""
     text = text.strip()

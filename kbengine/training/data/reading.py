@@ -14,7 +14,7 @@ from kbengine.corpus.compression import CorpusFile
 from kbengine.corpus.reader import read_corpus
 from kbengine.errors import InvalidOptionError, TrainingDataError
 from kbengine.progress import NoProgress, ProgressSink
-from kbengine.training.data.kilt import RowKind, gold_places, kilt_examples, kind_of_rows
+from kbengine.training.data.kilt import RowKind, gold_places, kilt_examples, kind_of_row, kind_of_rows
 from kbengine.training.data.natural_questions import dpr_example, simplified_example
 from kbengine.training.data.open_questions import EvidenceCorpus
 from kbengine.training.data.pages import PageStore
@@ -154,7 +154,7 @@ def _examples(
         task = kind_of_rows(islice(_json_lines(path), _HEAD_ROWS))
         for row in _json_lines(path):
             report.rows += 1
-            yield from _kilt(row, task, pages, report, source, options)
+            yield from _kilt(row, kind_of_row(row, task), pages, report, source, options)
         return
     rows = _json_lines(path) if kind == "natural-questions" else iter(_json_list(path))
     make = simplified_example if kind == "natural-questions" else dpr_example

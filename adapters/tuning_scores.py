@@ -1,0 +1,120 @@
+"""The development score of tuning: EM, page R-precision and KILT-EM of files, fused and by phrases alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+from adapters.answering import answer_of
+from adapters.calibration import default_weights
+from adapters.kilt.downstream import answer_scores
+from adapters.kilt.retrieval import PAGE_KEYS, r_precision
+from adapters.tuning_files import GoldRow, TaskFile
+from kbengine.errors import InvalidOptionError, QueryError
+from kbengine.query import SearchOptions, Weights
+from kbengine.tuning.candidates import PHRASES_ALONE
+
+if TYPE_CHECKING:
+    from adapters.kilt.records import TaskRecord
+    from adapters.tasks import Task
+    from kbengine.results import Hit
+    from kbengine.searcher import Searcher
+    from kbengine.training.task import Evaluation
+    from kbengine.tuning.losses import Loss
+
+Measure = Literal["em", "rprec", "kilt_em"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+Signals = Literal["fused", "phrase", "both"]
+SIGNALS: tuple[Signals, ...] = get_args(Signals)
+
+PAGES = 10
+"""Distinct pages searched for: R-precision needs as many as a record has gold pages."""
+BATCH = 32
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How a tuned encoder is scored.
+
+    Attributes:
+        measure: What decides which weights are best: "em", "rprec" or "kilt_em", the mean over the files.
+        signals: "fused": as answers are ranked; "phrase": by phrase vectors alone; "both" are measured: fused decides,
+            and phrases alone where that is the same (the score is the first plus a thousandth of the second).
+    """
+
+    measure: Measure = "rprec"
+    signals: Signals = "both"
+
+    def __post_init__(self) -> None:
+        if self.measure not in MEASURES:
+            raise InvalidOptionError(f"the measure is {self.measure!r}, wanted one of {', '.join(MEASURES)}")
+        if self.signals not in SIGNALS:
+            raise InvalidOptionError(f"signals is {self.signals!r}, wanted one of {', '.join(SIGNALS)}")
+
+
+def usual_measure(loss: Loss) -> Measure:
+    """Return the measure that a loss is meant to raise."""
+    return "rprec" if loss in ("doc", "passage") else "kilt_em"
+
+
+class DevelopmentScore:
+    """Scores a searcher on development files; all figures in percent."""
+
+    def __init__(
+        self,
+        files: Sequence[tuple[TaskFile, Sequence[GoldRow]]],
+        options: ScoreOptions,
+        weights: Mapping[Task, Weights] | None = None,
+    ) -> None:
+        """Take the files with their records; weights by task are the tasks' own unless given."""
+        self._files = files
+        self._options = options
+        self._weights = weights or {}
+
+    def __call__(self, searcher: Searcher) -> Evaluation:
+        """Return the score of the searcher's encoder: named `FILE SIGNALS MEASURE`, and the means over the files."""
+        from kbengine.training.task import Evaluation
+
+        measured = ("fused", "phrase") if self._options.signals == "both" else (self._options.signals,)
+        measures: dict[str, float] = {}
+        for signals in measured:
+            of_files = []
+            for file, rows in self._files:
+                weights = self._weights.get(file.task) or default_weights(file.task)
+                scores = self._scores(searcher, file.task, rows, PHRASES_ALONE if signals == "phrase" else weights)
+                of_files.append(scores)
+                measures |= {f"{file.name} {signals} {name}": value for name, value in scores.items()}
+            for name in MEASURES:
+                measures[f"mean {signals} {name}"] = sum(each[name] for each in of_files) / len(of_files)
+        score, *ties = (measures[f"mean {signals} {self._options.measure}"] for signals in measured)
+        return Evaluation(score + sum(ties) / 1000, measures)
+
+    def _scores(self, searcher: Searcher, task: Task, rows: Sequence[GoldRow], weights: Weights) -> dict[str, float]:
+        sums: dict[str, float] = dict.fromkeys(map(str, MEASURES), 0.0)
+        for begin in range(0, len(rows), BATCH):
+            batch = rows[begin : begin + BATCH]
+            for row, hits in zip(batch, _search(searcher, batch, weights), strict=True):
+                rprec = r_precision([hit.document.doc_id.strip() for hit in hits], row.record.outputs, PAGE_KEYS)
+                em = _em(answer_of(task, hits), row.record)
+                for name, value in (("em", em), ("rprec", rprec), ("kilt_em", em if rprec == 1 else 0.0)):
+                    sums[name] += value
+        return {name: 100 * value / len(rows) for name, value in sums.items()}
+
+
+def _search(searcher: Searcher, rows: Sequence[GoldRow], weights: Weights) -> list[tuple[Hit, ...]]:
+    """Return the best pages of each record; none for one that cannot be encoded."""
+    queries = [replace(row.query, weights=weights) for row in rows]
+    try:
+        found = searcher.search(queries, SearchOptions(k=PAGES, unit="document", truncate=True))
+        return [result.hits for result in found]
+    except QueryError:
+        if len(rows) == 1:
+            return [()]
+    middle = len(rows) // 2
+    return _search(searcher, rows[:middle], weights) + _search(searcher, rows[middle:], weights)
+
+
+def _em(answer: str, record: TaskRecord) -> float:
+    answers = record.answers()
+    return float(answer_scores(answer.strip(), answers).em) if answer.strip() and answers else 0.0

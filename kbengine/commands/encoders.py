@@ -1,0 +1,86 @@
+"""`kbengine encoders`: the encoders tuned for a knowledge base, listed and deleted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _kb_and_json(function: F) -> F:
+    kb = click.option(
+        "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base."
+    )
+    return kb(click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")(function))
+
+
+@click.group()
+def encoders() -> None:
+    """The encoders tuned for a knowledge base; `kbengine tune` makes them.
+
+    \b
+    Example:
+      kbengine encoders list --kb my-kb
+      kbengine encoders delete linker --kb my-kb
+    """
+
+
+@encoders.command(name="list")
+@_kb_and_json
+def list_(kb: Path, as_json: bool) -> None:
+    """List them: what each was tuned for, from what, and how large it is.
+
+    \b
+    Example: kbengine encoders list --kb my-kb
+    """
+    from kbengine.console import Output
+    from kbengine.tuning.tuned_encoders import tuned_infos
+    from storage.database import database_path
+
+    database_path(kb)
+    output = Output(sys.stdout, as_json=as_json)
+    found = tuned_infos(kb)
+    if as_json:
+        for info in found:
+            output.record(info.to_json())
+        return
+    columns = ("name", "tasks", "loss", "parameters", "bytes", "from", "fingerprint", "created at")
+    output.table(
+        columns,
+        [
+            (
+                info.name,
+                ", ".join(info.tasks),
+                info.report.get("loss"),
+                info.parameters,
+                f"{info.n_bytes:,}",
+                info.base,
+                info.fingerprint[:12],
+                info.created_at,
+            )
+            for info in found
+        ],
+    )
+
+
+@encoders.command()
+@click.argument("name")
+@_kb_and_json
+def delete(name: str, kb: Path, as_json: bool) -> None:
+    """Delete one; a service that answers with it says so from the next request on.
+
+    \b
+    Example: kbengine encoders delete linker --kb my-kb
+    """
+    from kbengine.console import Output
+    from storage.database import database_path
+    from storage.tuned_files import delete_tuned
+
+    database_path(kb)
+    delete_tuned(kb, name)
+    Output(sys.stdout, as_json=as_json).facts({"deleted": name})

@@ -1,0 +1,223 @@
+"""Sparse encoders as something the training loop trains: batches, losses, mined negatives, a development score."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from kbengine.encoders.model import PhraseModel
+from kbengine.errors import TrainingError
+from kbengine.sparse.batches import Featurizer, Inputs, SparseBatch, TokenRow, make_batch
+from kbengine.sparse.loss import SideLogits, sparse_loss
+from kbengine.sparse.model import SparseHeads
+from kbengine.sparse.negatives import TfIdf, disturbed, similar_questions
+from kbengine.sparse.options import SparseOptions
+from kbengine.training.examples import TrainingExample
+from kbengine.training.processes import Processes
+from kbengine.training.task import Evaluation, LossTerms, Position, TrainingTask
+
+_ENCODE_ROWS = 64
+
+
+class SparseModel(nn.Module):
+    """A phrase encoder, its sparse heads, and the learned logits of "no answer"."""
+
+    def __init__(self, encoder: PhraseModel, heads: SparseHeads) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = heads
+        self.no_answer = nn.Parameter(torch.zeros(2))
+
+    def logits(
+        self, passages: Inputs, queries: Inputs, query_states: tuple[Tensor, Tensor]
+    ) -> tuple[SideLogits, SideLogits]:
+        """Return dense and sparse scores of every token with its query, each two of (B, T) float32."""
+        states = self.encoder.passage_states(passages.ids, passages.is_token)  # (B, T, H)
+        vectors = self.encoder.query_output(query_states, queries.is_token)
+        start, end = (
+            (states @ vector[:, :, None]).squeeze(2).float() for vector in (vectors.start, vectors.end)
+        )  # (B, T)
+        sparse = self.heads.scores(states, passages.grams, query_states, queries.grams)
+        return SideLogits(start, end), SideLogits(*sparse)
+
+
+class SparseTask(TrainingTask[SparseBatch]):
+    """Trains `SparseHeads` on a phrase encoder, which stays as it is unless the options say otherwise."""
+
+    def __init__(
+        self,
+        encoder: PhraseModel,
+        heads: SparseHeads,
+        featurizer: Featurizer,
+        examples: Sequence[TrainingExample],
+        options: SparseOptions,
+        *,
+        development: Sequence[TrainingExample] = (),
+        seed: int = 0,
+    ) -> None:
+        """Keep examples whose query is answered in its passage or said not to be; others teach nothing here.
+
+        Raises:
+            TrainingError: no example is left.
+        """
+        self.examples = [example for example in examples if example.answers or not example.answerable]
+        if not self.examples:
+            raise TrainingError(f"none of {len(examples)} examples has an answer's place; sparse training needs them")
+        self.sparse_model = SparseModel(encoder, heads)
+        super().__init__(self.sparse_model, len(self.examples))
+        self.options = options
+        self.featurizer = featurizer
+        self.development = [example for example in development if example.answers]
+        self.seed = seed
+        for name, parameter in encoder.named_parameters():
+            # Word embeddings stay as they are, as in the papers: a batch moves few of them, and these too far.
+            parameter.requires_grad_(options.train_encoder and "word_embeddings" not in name)
+        self._negative_of: NDArray[np.int64] = np.full(len(self.examples), -1, dtype=np.int64)
+        self._mined_epoch = -1
+        self._tf_idf = TfIdf([example.passage for example in self.examples])
+
+    def begin_epoch(self, epoch: int, n_epochs: int) -> None:  # noqa: ARG002  # the loop's interface
+        """Find each question's negative with the query encoder as it is now."""
+        if not self.options.negatives or self._mined_epoch == epoch:
+            return
+        rng = np.random.default_rng([self.seed, epoch])
+        self._negative_of = similar_questions(
+            self._query_vectors(self.examples), self.examples, pool=self.options.mining_pool, rng=rng
+        )
+        self._mined_epoch = epoch
+
+    def collate(self, indices: Sequence[int], *, epoch: int) -> SparseBatch:
+        """Return the batch: gold passages, queries, and the negatives of this epoch."""
+        examples = [self.examples[i] for i in indices]
+        negatives: list[TokenRow | None] = []
+        bonus: list[float] = []
+        for i, example in zip(indices, examples, strict=True):
+            other = int(self._negative_of[i])
+            negatives.append(None if other < 0 else self._negative(i, self.examples[other], epoch))
+            bonus.append(self._bonus(example, self.examples[other]) if other >= 0 else 0.0)
+        return make_batch(self.featurizer, examples, negatives, bonus, [epoch + i for i in indices])
+
+    def losses(self, batch: SparseBatch, position: Position, processes: Processes) -> LossTerms:  # noqa: ARG002
+        """Return the combined loss and the auxiliary one."""
+        batch = batch.to(processes.device)
+        if not self.options.train_encoder:
+            self.sparse_model.encoder.eval()  # the loop puts everything into training mode
+        query_states = self.sparse_model.encoder.query_states(batch.queries.ids, batch.queries.is_token)
+        dense, sparse = self.sparse_model.logits(batch.passages, batch.queries, query_states)
+        outside = ~batch.passages.is_text
+        excluded = (outside | batch.other_starts, outside | batch.other_ends)
+        bonus: Tensor | None = None
+        if batch.negatives is not None:
+            more_dense, more_sparse = self.sparse_model.logits(batch.negatives, batch.queries, query_states)
+            out = ~batch.negatives.is_text | ~batch.has_negative[:, None]
+            bonus = torch.cat([torch.zeros_like(dense.start), batch.bonus[:, None].expand(out.shape)], dim=1)
+            dense, sparse = _joined(dense, more_dense), _joined(sparse, more_sparse)
+            excluded = (torch.cat([excluded[0], out], dim=1), torch.cat([excluded[1], out], dim=1))
+        found = sparse_loss(
+            dense,
+            sparse,
+            (batch.gold_start, batch.gold_end),
+            excluded,
+            no_answer=self.sparse_model.no_answer,
+            bonus=bonus,
+            dense_weight=self.options.dense_weight,
+        )
+        return LossTerms(found.total, {"combined": found.combined, "dense": found.dense})
+
+    def evaluate(self, processes: Processes) -> Evaluation | None:
+        """Return how often the best first and last tokens of the gold passage are an answer's, in percent."""
+        if not self.development:
+            return None
+        exact = {"dense": 0, "combined": 0}
+        for begin in range(0, len(self.development), _ENCODE_ROWS):
+            examples = self.development[begin : begin + _ENCODE_ROWS]
+            empty = [0] * len(examples)
+            batch = make_batch(self.featurizer, examples, [None] * len(examples), empty, empty).to(processes.device)
+            states = self.sparse_model.encoder.query_states(batch.queries.ids, batch.queries.is_token)
+            dense, sparse = self.sparse_model.logits(batch.passages, batch.queries, states)
+            for name, scores in (("dense", dense), ("combined", _sum(dense, sparse))):
+                exact[name] += _n_exact(scores, batch)
+        n = len(self.development)
+        measures = {f"{name}_exact": 100 * count / n for name, count in exact.items()}
+        return Evaluation(measures["combined_exact"], measures)
+
+    def extra_state(self) -> dict[str, Tensor]:
+        """Return the mined negatives: found by an encoder that has moved since, they could not be found again."""
+        return {"negative_of": torch.from_numpy(self._negative_of), "mined_epoch": torch.tensor(self._mined_epoch)}
+
+    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over the mined negatives."""
+        self._negative_of = state["negative_of"].numpy()
+        self._mined_epoch = int(state["mined_epoch"])
+
+    def fingerprint(self) -> str:
+        """Return a digest of the examples and the options."""
+        digest = hashlib.sha256(json.dumps(self.options.to_json(), sort_keys=True).encode())
+        for example in self.examples:
+            digest.update(f"{example.id}\x1f{example.passage}\x1f{example.query}\x1e".encode())
+        return digest.hexdigest()
+
+    def _negative(self, index: int, example: TrainingExample, epoch: int) -> TokenRow:
+        row = self.featurizer.passage(example)
+        rng = np.random.default_rng([self.seed, epoch, index])
+        if rng.random() >= self.options.noise_share:
+            return row
+        other = self.featurizer.passage(self.examples[int(rng.integers(len(self.examples)))])
+        text = disturbed(
+            row.ids[row.first_text : -1], other.ids[other.first_text : -1], rate=self.options.noise_rate, rng=rng
+        )
+        return TokenRow(np.concatenate([row.ids[: row.first_text], text, row.ids[-1:]]), row.first_text)
+
+    def _bonus(self, example: TrainingExample, negative: TrainingExample) -> float:
+        weight = self.options.bonus
+        return weight * self._tf_idf.cosine(_text_of(example), negative.passage) if weight else 0.0
+
+    def _query_vectors(self, examples: Sequence[TrainingExample]) -> NDArray[np.float32]:
+        """Return start and end vectors of the queries side by side, float32 (n, 2 H), L2-normalised."""
+        model = self.sparse_model.encoder
+        was_training = model.training
+        model.eval()
+        device = next(model.parameters()).device
+        rows = []
+        with torch.no_grad():
+            for begin in range(0, len(examples), _ENCODE_ROWS):
+                queries = [self.featurizer.query(example) for example in examples[begin : begin + _ENCODE_ROWS]]
+                inputs = self.featurizer.padded(queries)
+                found = model.query_vectors(inputs.ids.to(device), inputs.is_token.to(device))
+                rows.append(normalize(torch.cat([found.start, found.end], dim=1).float(), dim=1).cpu().numpy())
+        model.train(was_training)
+        vectors: NDArray[np.float32] = np.concatenate(rows)
+        return vectors
+
+
+def _joined(first: SideLogits, second: SideLogits) -> SideLogits:
+    return SideLogits(*(torch.cat(pair, dim=1) for pair in zip(first, second, strict=True)))
+
+
+def _sum(first: SideLogits, second: SideLogits) -> SideLogits:
+    return SideLogits(first.start + second.start, first.end + second.end)
+
+
+def _n_exact(scores: SideLogits, batch: SparseBatch) -> int:
+    """Count the rows whose best first token and best last token are those of right answers."""
+    outside = ~batch.passages.is_text
+    n = 0
+    starts, ends = (side.masked_fill(outside, -torch.inf).argmax(dim=1) for side in scores)
+    for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        right_start = start == int(batch.gold_start[i]) or bool(batch.other_starts[i, start])
+        n += right_start and (end == int(batch.gold_end[i]) or bool(batch.other_ends[i, end]))
+    return n
+
+
+def _text_of(example: TrainingExample) -> str:
+    """Return the words of a query, for lexical comparison."""
+    query = example.query
+    parts = [getattr(query, name) for name in getattr(query, "__dataclass_fields__", {})]
+    return " ".join(part if isinstance(part, str) else " ".join(part) for part in parts)

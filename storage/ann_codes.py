@@ -1,0 +1,155 @@
+"""Quantised vectors of a segment: in the segment itself, or in a derived file of the index directory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.ann_lists import AnnSource, Nearest, Progress, nearest_centroids
+from storage.container import ArraySource, ArraySpec, open_container, write_container
+from storage.durable import DurableFile, hash_file
+from storage.errors import CorruptError
+from storage.quantiser import Quantiser
+
+__all__ = ["CodedVectors", "build_codes", "codes_path", "encode_rows", "read_codes", "write_codes"]
+
+_FORMAT = "kbengine-codes"
+_VERSION = "1"
+_BLOCK_ROWS = 4096
+_DIGEST_BYTES = 32
+
+Vectors = Callable[[slice], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class CodedVectors:
+    """The quantised vectors of a segment's rows.
+
+    Attributes:
+        quantiser: What decodes them.
+        list_numbers: uint16 (n).
+        codes: uint8 (n, code_bytes).
+    """
+
+    quantiser: Quantiser
+    list_numbers: NDArray[np.uint16]
+    codes: NDArray[np.uint8]
+
+    @property
+    def n_rows(self) -> int:
+        """How many vectors there are."""
+        return len(self.codes)
+
+    @property
+    def d(self) -> int:
+        """Their dimension."""
+        return self.quantiser.d
+
+    def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """The decoded vectors of rows, float32 (rows, d)."""
+        return self.quantiser.decode(self.list_numbers[rows], self.codes[rows])
+
+    def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The inner products float32 (rows, t) of the decoded vectors of rows with targets float32 (d, t)."""
+        return self.quantiser.inner_products(self.list_numbers[rows], self.codes[rows], targets)
+
+
+def encode_rows(
+    n: int,
+    vectors: Vectors,
+    quantiser: Quantiser,
+    *,
+    nearest: Nearest = nearest_centroids,
+    progress: Progress | None = None,
+) -> CodedVectors:
+    """The quantised form of n vectors, which `vectors` gives block by block.
+
+    Large results lie in an unnamed temporary file that goes with them, not in memory.
+    """
+    list_numbers = np.empty(n, dtype=np.uint16)
+    codes = _room(n, quantiser.code_bytes)
+
+    def work(start: int) -> int:
+        block = slice(start, min(start + _BLOCK_ROWS, n))
+        rows = vectors(block)
+        lists = nearest(rows, quantiser.centroids)
+        list_numbers[block] = lists
+        codes[block] = quantiser.encode(rows, lists)
+        return len(rows)
+
+    done = 0
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="kbengine-encode") as executor:
+        for n_done in executor.map(work, range(0, n, _BLOCK_ROWS)):
+            done += n_done
+            if progress is not None:
+                progress(done, n)
+    return CodedVectors(quantiser, list_numbers, codes)
+
+
+def _room(n: int, width: int) -> NDArray[np.uint8]:
+    if n * width < 1 << 26:
+        return np.empty((n, width), dtype=np.uint8)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype=np.uint8, mode="w+", shape=(n, width))
+
+
+def build_codes(source: AnnSource, quantiser: Quantiser, *, progress: Progress | None = None) -> CodedVectors:
+    """The quantised form of a segment's vectors."""
+    return encode_rows(source.n_rows, source.vectors, quantiser, progress=progress)
+
+
+def codes_path(directory: Path, name: str, quantiser: str) -> Path:
+    """The path of the file with a segment's quantised token vectors in the index directory."""
+    return directory / f"{name}.tokens.{quantiser[:12]}.ann"
+
+
+def write_codes(path: Path, coded: CodedVectors, source: AnnSource) -> None:
+    """Nothing; the quantised vectors are durable under `path`, replacing what was there."""
+    specs = [
+        ArraySpec("list_numbers", np.dtype(np.uint16), coded.list_numbers.shape),
+        ArraySpec("codes", np.dtype(np.uint8), coded.codes.shape),
+        ArraySpec("sha256", np.dtype(np.uint8), (_DIGEST_BYTES,)),
+    ]
+    with DurableFile(path) as file:
+        sources: dict[str, ArraySource] = {
+            "list_numbers": coded.list_numbers,
+            "codes": coded.codes,
+            # Written last and asked for last: the checksum of every byte before it.
+            "sha256": (np.frombuffer(file.sha256_bytes, dtype=np.uint8) for _ in range(1)),
+        }
+        write_container(file, specs, sources, metadata=_metadata(source, coded.quantiser))
+        file.commit(replace=True)
+
+
+def read_codes(path: Path, source: AnnSource, quantiser: Quantiser) -> CodedVectors:
+    """The quantised vectors in a file; CorruptError when it is missing, damaged or about other vectors."""
+    container = open_container(path)
+    arrays = container.arrays
+    n_bytes, seen = hash_file(path, end=container.n_bytes - _DIGEST_BYTES)
+    if set(arrays) != {"list_numbers", "codes", "sha256"} or seen != arrays["sha256"].tobytes().hex():
+        raise CorruptError(f"{path}: sha256 of the first {n_bytes} bytes is {seen}, the file says otherwise")
+    wanted = _metadata(source, quantiser)
+    if dict(container.metadata) != wanted:
+        raise CorruptError(f"{path} is about {dict(container.metadata)}, expected {wanted}")
+    list_numbers, codes = arrays["list_numbers"], arrays["codes"]
+    fits = list_numbers.dtype == np.uint16 and codes.dtype == np.uint8
+    fits = fits and list_numbers.shape == (source.n_rows,) and codes.shape == (source.n_rows, quantiser.code_bytes)
+    if not fits or int(list_numbers.max(initial=0)) >= quantiser.nlist:
+        raise CorruptError(f"{path}: the codes are not those of {source.n_rows} rows in {quantiser.nlist} lists")
+    return CodedVectors(quantiser, list_numbers, codes)
+
+
+def _metadata(source: AnnSource, quantiser: Quantiser) -> dict[str, str]:
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "segment_sha256": source.segment_sha256,
+        "quantiser": quantiser.name,
+    }

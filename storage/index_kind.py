@@ -1,0 +1,97 @@
+"""The kinds of index that a knowledge base's token vectors can have, by name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from storage.errors import InvalidOptionError
+
+__all__ = ["DEFAULT_KIND", "INDEX_KINDS", "IndexKind"]
+
+Coding = Literal["none", "int8", "scalar", "product"]
+
+DEFAULT_KIND = "ivf-sq8"
+INDEX_KINDS = (
+    "exact",
+    "ivf-sq8",
+    "ivf-sq4",
+    "ivf-pq",
+    "opq16",
+    "opq32",
+    "opq48",
+    "opq96",
+    "fastscan",
+)
+"""Names for people; `opqN` and `ivf-pqN` take any N that divides the dimension."""
+
+_NUMBERED = re.compile(r"(opq|ivf-pq)([1-9][0-9]{0,3})")
+
+
+@dataclass(frozen=True)
+class IndexKind:
+    """What an index looks at while it seeks candidates.
+
+    Attributes:
+        name: One of `INDEX_KINDS`, or one of their numbered relatives.
+        coding: The codes of the segment, scanned whole ("none") or in lists ("int8"); 4 bits a dimension ("scalar");
+            codebook entries for groups of dimensions ("product"). The last two are of residuals.
+        n_groups: Groups of a product quantiser; None: chosen by the dimension.
+        bits: Bits of a code.
+        rotated: Residuals are rotated before they are coded (optimised product quantisation).
+        fast_scan: Codes are packed for scanning many at once in registers.
+        refine: Candidates rescored from the int8 vectors for each row wanted, where those are stored.
+    """
+
+    name: str
+    coding: Coding
+    n_groups: int | None = None
+    bits: int = 8
+    rotated: bool = False
+    fast_scan: bool = False
+    refine: int = 1
+
+    @classmethod
+    def of(cls, name: str) -> IndexKind:
+        """The kind of this name; InvalidOptionError for an unknown one."""
+        numbered = _NUMBERED.fullmatch(name)
+        if numbered is not None:
+            rotated = numbered[1] == "opq"
+            return cls(name, "product", n_groups=int(numbered[2]), rotated=rotated, refine=4)
+        plain = {
+            "exact": cls(name, "none"),
+            "ivf-sq8": cls(name, "int8"),
+            "ivf-sq4": cls(name, "scalar", bits=4, refine=2),
+            "ivf-pq": cls(name, "product", refine=4),
+            "fastscan": cls(name, "product", bits=4, fast_scan=True, refine=10),
+        }
+        if name not in plain:
+            raise InvalidOptionError(f"index kind is {name!r}; wanted one of {', '.join(INDEX_KINDS)}")
+        return plain[name]
+
+    @property
+    def needs_quantiser(self) -> bool:
+        """Whether something has to be trained before vectors can be coded."""
+        return self.coding in ("scalar", "product")
+
+    def groups(self, d: int) -> int:
+        """How many codes a vector of dimension d gets; InvalidOptionError when the groups would not be equal."""
+        if self.coding == "scalar":
+            return d
+        wanted = self.n_groups or (d // 2 if self.bits == 4 else d // 4)
+        if wanted < 1 or d % wanted:
+            fitting = [n for n in (8, 16, 24, 32, 48, 64, 96, 128) if d % n == 0]
+            raise InvalidOptionError(
+                f"index kind {self.name!r} has {wanted} groups of dimensions, the vectors have {d}: wanted a number "
+                f"that divides it, e.g. {', '.join(map(str, fitting)) or d}"
+            )
+        return wanted
+
+    def code_bytes(self, d: int) -> int:
+        """Bytes of a coded vector, without its list number."""
+        return -(-self.groups(d) * self.bits // 8)
+
+    def least_rows(self) -> int:
+        """How many vectors training takes at least."""
+        return 1 if self.coding == "scalar" else 2**self.bits

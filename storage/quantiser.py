@@ -1,0 +1,161 @@
+"""Vectors as codes of a few bytes: the list of the nearest centroid, and quantised what is left after it.
+
+    x ≈ centroid[list] + Rᵀ · dequantised(code),   code = quantised(R · (x − centroid[list]))
+
+R is a rotation (optimised product quantisation), or nothing. Only `Quantiser.rotated` multiplies with R, only
+`Quantiser.unrotated` with its transpose; callers see vectors in their own basis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import UsageError
+from storage.index_kind import IndexKind
+
+__all__ = ["Quantiser"]
+
+Float32 = NDArray[np.float32]
+MAX_LISTS = 1 << 16
+# Decoded at once: they stay in the processor's cache.
+_PRODUCT_ROWS = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Quantiser:
+    """A trained quantiser; immutable and safe to share between threads.
+
+    Attributes:
+        name: 32 hex digits; what was coded with it names it.
+        kind: What index it belongs to.
+        centroids: float32 (nlist, d), with float16 values, so that they take half the room in a file.
+        rotation: float32 (d, d), orthonormal rows; None where nothing is rotated.
+        codebooks: float32 (groups, 2^bits, d / groups) of a product quantiser, else None.
+        ranges: float32 (2, d) of a scalar quantiser: least value and width in each dimension, else None.
+    """
+
+    name: str
+    kind: IndexKind
+    centroids: Float32
+    rotation: Float32 | None = None
+    codebooks: Float32 | None = None
+    ranges: Float32 | None = None
+
+    def __post_init__(self) -> None:
+        d, groups = self.d, self.kind.groups(self.d)
+        wanted: dict[str, tuple[int, ...] | None] = {
+            "centroids": (self.nlist, d),
+            "rotation": (d, d) if self.kind.rotated else None,
+            "codebooks": (groups, 2**self.kind.bits, d // groups) if self.kind.coding == "product" else None,
+            "ranges": (2, d) if self.kind.coding == "scalar" else None,
+        }
+        for name, shape in wanted.items():
+            array: Float32 | None = getattr(self, name)
+            if (None if array is None else array.shape) != shape:
+                seen = None if array is None else array.shape
+                raise UsageError(f"quantiser {self.kind.name}: {name} has shape {seen}, expected {shape}")
+        if not 1 <= self.nlist <= MAX_LISTS:
+            raise UsageError(f"quantiser {self.kind.name} has {self.nlist} lists, expected 1 to {MAX_LISTS}")
+
+    @property
+    def d(self) -> int:
+        """Dimension of the vectors."""
+        return int(self.centroids.shape[1])
+
+    @property
+    def nlist(self) -> int:
+        """How many lists there are."""
+        return len(self.centroids)
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of a coded vector, without its list number."""
+        return self.kind.code_bytes(self.d)
+
+    def rotated(self, vectors: Float32) -> Float32:
+        """The vectors float32 (n, d) in the basis that is coded, float32 (n, d)."""
+        if self.rotation is None:
+            return vectors
+        turned: Float32 = vectors @ self.rotation.T
+        return turned
+
+    def unrotated(self, vectors: Float32) -> Float32:
+        """What `rotated` gave, float32 (n, d), back in the basis of the encoder."""
+        if self.rotation is None:
+            return vectors
+        turned: Float32 = vectors @ self.rotation
+        return turned
+
+    def encode(self, vectors: Float32, list_numbers: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
+        """The codes uint8 (n, code_bytes) of vectors float32 (n, d) that lie in these lists (n)."""
+        if not len(vectors):
+            return np.empty((0, self.code_bytes), dtype=np.uint8)
+        residuals = self.rotated(vectors - self.centroids[list_numbers])
+        codes: NDArray[np.uint8] = self._codec.compute_codes(np.ascontiguousarray(residuals, dtype=np.float32))
+        return codes
+
+    def decode(self, list_numbers: NDArray[np.integer[Any]], codes: NDArray[np.uint8]) -> Float32:
+        """The vectors float32 (n, d) that list numbers (n) and codes uint8 (n, code_bytes) stand for."""
+        decoded: Float32 = self.centroids[list_numbers] + self.unrotated(self._dequantised(codes))
+        return decoded
+
+    def inner_products(
+        self, list_numbers: NDArray[np.integer[Any]], codes: NDArray[np.uint8], targets: Float32
+    ) -> Float32:
+        """The inner products float32 (n, t) of decoded vectors with targets float32 (d, t).
+
+        The few targets are rotated instead of the many vectors rotated back: x·q = centroid·q + dequantised·(R·q).
+        """
+        turned = np.ascontiguousarray(self.rotated(targets.T))
+        products = np.empty((len(turned), len(codes)), dtype=np.float32)
+        for start in range(0, len(codes), _PRODUCT_ROWS):
+            block = slice(start, start + _PRODUCT_ROWS)
+            np.matmul(turned, self._dequantised(codes[block]).T, out=products[:, block])
+        lists, places = np.unique(list_numbers, return_inverse=True)
+        products += (targets.T @ self.centroids[lists].T)[:, places]
+        return products.T
+
+    def _dequantised(self, codes: NDArray[np.uint8]) -> Float32:
+        if not len(codes):
+            return np.empty((0, self.d), dtype=np.float32)
+        decoded: Float32 = self._codec.decode(np.ascontiguousarray(codes))
+        return decoded
+
+    @cached_property
+    def _codec(self) -> Any:
+        if self.ranges is not None:
+            scalar = faiss.ScalarQuantizer(self.d, faiss.ScalarQuantizer.QT_4bit)
+            faiss.copy_array_to_vector(self.ranges.ravel(), scalar.trained)
+            return scalar
+        assert self.codebooks is not None
+        product = faiss.ProductQuantizer(self.d, self.kind.groups(self.d), self.kind.bits)
+        faiss.copy_array_to_vector(self.codebooks.ravel(), product.centroids)
+        return product
+
+    def empty_index(self) -> tuple[Any, Any]:
+        """A FAISS index that codes as this quantiser does, without vectors, and the coarse quantiser it points to.
+
+        It lives in the rotated basis: queries have to be `rotated`.
+        """
+        coarse = faiss.IndexFlatIP(self.d)
+        coarse.add(np.ascontiguousarray(self.rotated(self.centroids)))
+        index: Any
+        if self.ranges is not None:
+            index = faiss.IndexIVFScalarQuantizer(
+                coarse, self.d, self.nlist, faiss.ScalarQuantizer.QT_4bit, faiss.METRIC_INNER_PRODUCT
+            )
+            faiss.copy_array_to_vector(self.ranges.ravel(), index.sq.trained)
+        else:
+            groups, bits = self.kind.groups(self.d), self.kind.bits
+            index = faiss.IndexIVFPQ(coarse, self.d, self.nlist, groups, bits, faiss.METRIC_INNER_PRODUCT)
+            assert self.codebooks is not None
+            faiss.copy_array_to_vector(self.codebooks.ravel(), index.pq.centroids)
+        index.by_residual = True
+        index.is_trained = True
+        return index, coarse

@@ -1,0 +1,107 @@
+"""From requests to queries: fields, relations by id, context, turns, and limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.errors import TaskInputError, UnknownRelationError
+from adapters.parsing import linking_requests, marked_request
+from adapters.queries import left_out_turns, query_of, relation_text
+from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
+from adapters.tasks import MAX_INPUT_CHARS, MAX_TURNS, TURN_DECAY, dialogue, entity_linking, question, slot_filling
+from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
+from kbengine.results import Span
+
+
+def test_a_question_is_encoded_and_matched_as_it_is() -> None:
+    """One text for both."""
+    query = query_of(QuestionRequest("Where is Ulm?"))
+    assert (query.input, query.lexical, query.unit) == (
+        QuestionInput("Where is Ulm?"),
+        (("Where is Ulm?", 1.0),),
+        "phrase",
+    )
+    assert query == question("Where is Ulm?")
+
+
+@pytest.mark.parametrize("relation", ["P19", "wdt:P19", "https://www.wikidata.org/wiki/Property:P19", "place of birth"])
+def test_a_relation_is_text_or_a_wikidata_id(relation) -> None:
+    """The id's name is what is searched with, in fields and in the record's text form."""
+    query = query_of(SlotRequest(" Marie Curie ", relation))
+    assert query.input == SlotInput("Marie Curie", "place of birth")
+    assert query.lexical == (("Marie Curie", 1.0), ("place of birth", 1.0))
+    assert query.names == (("Marie Curie", 1.0),)
+    assert query == slot_filling(f"Marie Curie [SEP] {relation}")
+    assert relation_text(relation) == "place of birth"
+
+
+def test_an_unknown_relation_id_is_an_error() -> None:
+    """It is never searched with as a word."""
+    with pytest.raises(UnknownRelationError, match="P99999"):
+        query_of(SlotRequest("Ulm", "P99999"))
+    with pytest.raises(UnknownRelationError, match="P99999"):
+        slot_filling("Ulm [SEP] P99999")
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (SlotRequest("", "country"), "the subject is blank"),
+        (SlotRequest("Ulm", " "), "the relation is blank"),
+        (SlotRequest("Ulm [SEP] country", "river"), r"without \[SEP\]"),
+        (SlotRequest("Ulm", None), "the relation is NoneType"),
+        (QuestionRequest(5), "the question is int 5"),
+        (QuestionRequest("x" * (MAX_INPUT_CHARS + 1)), "100,001 characters, at most 100,000"),
+        (LinkingRequest("x" * (1 << 20), Span(0, 4)), "1,048,576 characters"),
+        (LinkingRequest("in Ulm", Span(3, 9)), "3:9 is not within"),
+        (LinkingRequest("in [START_ENT] Ulm [END_ENT]", Span(15, 18)), "not both"),
+        (DialogueRequest("one text"), "wanted a list of texts"),
+        (DialogueRequest(()), "no turn with text"),
+        (DialogueRequest(("", " ")), "no turn with text"),
+        (DialogueRequest(("Hi.", None)), "a turn is NoneType"),
+        (DialogueRequest(["y" * 60_000] * 2), "the dialogue has 120,000 characters"),
+    ],
+)
+def test_requests_that_cannot_be_asked_are_named(request_, message) -> None:
+    """Blank fields, other types, texts too long, spans beyond the text."""
+    with pytest.raises(TaskInputError, match=message):
+        query_of(request_)
+
+
+def test_a_marked_text_and_its_span_are_the_same_query() -> None:
+    """White space around mention and context does not count."""
+    marked = "They met in [START_ENT] Lincoln [END_ENT] , Nebraska."
+    (spanned,) = linking_requests("They met in Lincoln , Nebraska.", [(12, 19)])
+    assert query_of(marked_request(marked)) == query_of(spanned) == entity_linking(marked)
+    assert query_of(spanned).input == MentionInput("They met in", "Lincoln", ", Nebraska.")
+    assert query_of(spanned).names == (("Lincoln", 1.0),)
+
+
+def test_a_mention_is_kept_wherever_it_stands_in_a_long_text() -> None:
+    """The context is cut around it, on both sides."""
+    text = "left " * 9_000 + "Ulm" + " right" * 9_000
+    start = text.index("Ulm")
+    query = query_of(LinkingRequest(text, Span(start - 1, start + 3)))
+    assert isinstance(query.input, MentionInput)
+    assert query.input.mention == "Ulm"
+    assert 4096 <= len(query.input.left) < 10_000 and query.input.left.endswith("left")
+    assert 4096 <= len(query.input.right) < 10_000 and query.input.right.startswith("right")
+
+
+def test_newer_turns_count_more() -> None:
+    """The encoder gets them in the order they were said."""
+    query = query_of(DialogueRequest(["Hi.", " ", "Where is Ulm?"]))
+    assert query.input == DialogueInput(("Hi.", "Where is Ulm?"))
+    assert [text for text, _ in query.lexical] == ["Where is Ulm?", "Hi."]
+    assert query.lexical[1][1] == pytest.approx(TURN_DECAY * query.lexical[0][1])
+    assert query == dialogue("Hi.\n\nWhere is Ulm?")
+
+
+def test_of_many_turns_the_newest_are_looked_at() -> None:
+    """300 turns are answered; how many were left out is known."""
+    request = DialogueRequest([f"turn {i}" for i in range(300)])
+    query = query_of(request)
+    assert isinstance(query.input, DialogueInput)
+    assert len(query.input.turns) == MAX_TURNS and query.input.turns[-1] == "turn 299"
+    assert left_out_turns(request) == 300 - MAX_TURNS
+    assert left_out_turns(QuestionRequest("Who?")) == left_out_turns(DialogueRequest(["Hi."])) == 0

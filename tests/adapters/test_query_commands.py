@@ -1,0 +1,245 @@
+"""The commands `query` and `calibrate` on the bundled corpus, as people and programs call them."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from adapters.answer_text import support_text, why_none
+from adapters.answerer import Answerer, AnswerOptions
+from adapters.calibrate_command import calibrate
+from adapters.errors import TaskInputError, UnknownRelationError
+from adapters.parsing import request_of
+from adapters.query_command import query
+from kbengine.builder import CorpusOptions, build
+from kbengine.demonstration import demo_queries
+from kbengine.encoders.encoder import Encoder
+from kbengine.errors import InvalidOptionError
+from kbengine.filtering import FilterOptions
+from kbengine.knowledge_base import KnowledgeBase
+from storage.reader import KBReader
+from tests.adapters.fake_knowledge_base import write_lines
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
+CORPUS = Path(str(files("kbengine") / "demo" / "corpus.jsonl"))
+TEXT = "They drove from Lincoln to Omaha across Nebraska."
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory) -> Path:
+    """The bundled corpus as a knowledge base."""
+    path = tmp_path_factory.mktemp("demo") / "demo-kb"
+    build(CorpusOptions((CORPUS,)), path, encoder=Encoder.load(), filter_options=FilterOptions(keep_fraction=0.3))
+    return path
+
+
+@pytest.fixture(scope="module")
+def mentions(tmp_path_factory) -> Path:
+    """Ninety mentions of the corpus' pages by their titles; of every third the gold page is another."""
+    pages = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").split("\n")[:90]]
+    records = []
+    for i, page in enumerate(pages):
+        title = page["wikipedia_title"].partition(" (")[0]
+        gold = pages[i - 1 if i % 3 == 0 else i]["wikipedia_id"]
+        text = f"[START_ENT] {title} [END_ENT] is known for {page['text'][1].split('.')[0][-60:]}"
+        records.append({"id": i, "input": text, "output": [{"answer": title, "provenance": [{"wikipedia_id": gold}]}]})
+    return write_lines(tmp_path_factory.mktemp("dev") / "el_demo.dev.jsonl", records)
+
+
+def run(command: click.Command, *arguments: object, exit_code: int = 0, stdin: str | None = None):
+    """What a command printed: stdout and stderr."""
+    result = CliRunner().invoke(command, [str(each) for each in arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == exit_code, result.output
+    return result
+
+
+def answered(kb: Path, *arguments: object) -> list[dict]:
+    """The JSON lines of a query."""
+    return [json.loads(line) for line in run(query, "--kb", kb, "--json", *arguments).stdout.splitlines()]
+
+
+@pytest.mark.parametrize("command", [query, calibrate])
+def test_every_command_has_an_example_in_its_help(command) -> None:
+    """The example begins as it is typed."""
+    assert f"kbengine {command.name} " in run(command, "--help").stdout
+
+
+def test_a_slot_is_asked_by_fields_or_text_by_name_or_id(kb) -> None:
+    """Four ways, one answer."""
+    found = [
+        answered(kb, "--task", "slot-filling", "Marie Curie [SEP] place of birth"),
+        answered(kb, "--task", "slot-filling", "Marie Curie [SEP] P19"),
+        answered(kb, "--subject", "Marie Curie", "--relation", "P19"),
+        answered(kb, "--subject", "Marie Curie", "--relation", "place of birth", "--task", "slot-filling"),
+    ]
+    for (record,) in found:
+        assert (record["task"], record["status"], record["answers"][0]["text"]) == (
+            "slot-filling",
+            "answered",
+            "Warsaw",
+        )
+        assert record["answers"] == found[0][0]["answers"]
+    assert found[2][0]["query"] == "Marie Curie [SEP] P19"
+
+
+def test_mentions_are_asked_by_spans_or_marks(kb) -> None:
+    """Several mentions of one text give one line each, in order; a marked one gets the same answer."""
+    lincoln, omaha = answered(kb, "--text", TEXT, "--span", "16:23", "--span", "27:32", "-k", 3)
+    assert [(each["query"], each["mention"]) for each in (lincoln, omaha)] == [
+        ("Lincoln", [16, 23]),
+        ("Omaha", [27, 32]),
+    ]
+    marked = TEXT.replace("Lincoln", "[START_ENT] Lincoln [END_ENT]")
+    (same,) = answered(kb, "--task", "entity-linking", marked, "-k", 3)
+    assert [each["text"] for each in same["answers"]] == [each["text"] for each in lincoln["answers"]]
+    assert "Lincoln" in lincoln["answers"][0]["text"] and lincoln["answers"][0]["unit"] == "document"
+    text = run(query, "--kb", kb, TEXT, "--span", "16:23", "--span", "27:32").stdout
+    assert "» Lincoln  [16:23]" in text and "» Omaha  [27:32]" in text
+
+
+def test_a_dialogue_is_asked_by_turns_or_lines(kb) -> None:
+    """A shell's plain quotes have `\\n` for a new line."""
+    turns = answered(kb, "--turn", "I love Kafka.", "--turn", "Did he publish much?")
+    lines = answered(kb, "--task", "dialogue", "I love Kafka.\\nDid he publish much?")
+    assert turns == [{**lines[0], "timings_ms": turns[0]["timings_ms"]}]
+    assert turns[0]["answers"][0]["document"]["title"] == "Franz Kafka"
+
+
+def test_the_python_example_of_the_document_runs(kb, monkeypatch, capsys) -> None:
+    """On the bundled corpus: a slot and two mentions."""
+    monkeypatch.chdir(kb.parent)
+    exec(compile(re.search(r"```python\n(.*?)```", DOCUMENT, re.S).group(1), "tasks.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        lines[0] == "slot-filling answered Warsaw" and [line.split()[0] for line in lines[1:]] == ["entity-linking"] * 2
+    )
+
+
+def test_every_command_of_the_document_exists() -> None:
+    """With its options."""
+    commands = {each.name: each for each in (query, calibrate)}
+    for name, rest in re.findall(r"^\$ kbengine (\w+) (.*)$", DOCUMENT, re.M):
+        options = {option for parameter in commands[name].params for option in parameter.opts}
+        assert set(re.findall(r"(?<= )--[a-z-]+", " " + rest)) <= options
+
+
+def test_answers_are_the_same_alone_and_in_a_batch(kb) -> None:
+    """Texts, places and scores, for all tasks at once."""
+    requests = [request_of(each["task"], each["input"]) for each in demo_queries()]
+    with KnowledgeBase.open(kb) as knowledge_base:
+        answerer = Answerer(knowledge_base)
+        together = answerer.answer(requests, AnswerOptions(k=3))
+        for request, among in list(zip(requests, together, strict=True))[::5]:
+            (alone,) = answerer.answer([request], AnswerOptions(k=3))
+            assert [each.text for each in alone.answers] == [each.text for each in among.answers]
+            assert [each.score for each in alone.answers] == pytest.approx(
+                [each.score for each in among.answers], abs=1e-3
+            )
+            assert alone.answers[0].evidence[0].span == among.answers[0].evidence[0].span
+    assert all(len(each.answers) == 3 for each in together)
+
+
+def test_people_see_score_support_and_places(kb) -> None:
+    """And the parts of the score when asked."""
+    text = run(query, "--kb", kb, "--subject", "Marie Curie", "--relation", "spouse", "-k", 1, "--explain").stdout
+    assert "Pierre Curie" in text and "marie-curie ¶" in text and "+ lexical" in text
+    with KnowledgeBase.open(kb) as knowledge_base:
+        (found,) = Answerer(knowledge_base).answer([request_of("slot-filling", "Marie Curie [SEP] spouse")])
+    supported = next(each for each in found.answers if len(each.evidence) > 1)
+    assert support_text(supported).startswith("in ") and "also " in support_text(supported)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to ask"),
+        (["--subject", "Ulm"], "both --subject and --relation"),
+        (["--text", TEXT, "--span", "ten:12"], "wanted START:END"),
+        (["--span", "1:2"], "nothing to ask"),
+        (["a text", "--text", "another"], "given twice"),
+        (["a text", "--turn", "another"], "leave one of them out"),
+        (["--turn", "a", "--subject", "b", "--relation", "c"], "different tasks"),
+        (["--turn", "a", "--task", "question"], "leave one out"),
+    ],
+)
+def test_options_that_contradict_each_other_are_a_usage_error(tmp_path, arguments, message) -> None:
+    """Before the knowledge base is opened."""
+    assert message in run(query, "--kb", tmp_path / "none", *arguments, exit_code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["--text", TEXT, "--span", "16:230"], TaskInputError, "not within the text of 49 characters"),
+        (["--text", TEXT, "--span", "16:16"], TaskInputError, "is empty"),
+        (["--subject", "Ulm", "--relation", "P99999"], UnknownRelationError, "P99999"),
+        (["Who?", "--threshold", "0.5"], InvalidOptionError, "kbengine calibrate"),
+    ],
+)
+def test_what_cannot_be_asked_is_named(kb, arguments, error, message) -> None:
+    """Spans beyond the text, unknown relations, thresholds without probabilities."""
+    with pytest.raises(error, match=message):
+        run(query, "--kb", kb, *arguments)
+
+
+def test_calibrate_stores_shows_and_forgets(kb, mentions, tmp_path) -> None:
+    """A dry run stores nothing; a fit is a commit that queries follow at once; --reset takes it back."""
+    asked = ["--kb", kb, "--text", TEXT, "--span", "16:23"]
+    before = generation(kb)
+    dry = run(calibrate, mentions, "--kb", kb, "--dry-run")
+    assert "ECE" in dry.stdout and "entity-linking" in dry.stdout and generation(kb) == before
+    assert "no calibration is stored" in run(calibrate, "--show", "--kb", kb).stdout
+
+    plot = tmp_path / "reliability.svg"
+    done = run(calibrate, mentions, "--kb", kb, "--no-fit-weights", "--threshold-for", "coverage=0.8", "--json")
+    fitted = json.loads(done.stdout)
+    assert (fitted["task"], fitted["threshold_for"], generation(kb)) == ("entity-linking", "coverage=0.8", before + 1)
+    shown = json.loads(run(calibrate, "--show", "--kb", kb, "--json", "--plot", plot).stdout)
+    assert shown == fitted and plot.stat().st_size > 1000
+
+    (record,) = answered(kb, *asked[2:])
+    assert 0 < record["answers"][0]["probability"] < 1 and record["threshold"] == fitted["threshold"]
+    refused = run(query, *asked, "--threshold", "0.999").stdout
+    assert refused.startswith("no answer: the best candidate has probability 0.") and "the threshold is 1.00" in refused
+    assert "p=0." in refused
+
+    run(calibrate, "--reset", "--kb", kb, "--task", "question")
+    assert "entity-linking" in run(calibrate, "--show", "--kb", kb).stdout
+    run(calibrate, "--reset", "--kb", kb)
+    assert answered(kb, *asked[2:])[0]["answers"][0]["probability"] is None
+
+
+def generation(kb: Path) -> int:
+    """The newest commit."""
+    with KBReader.open(kb) as reader:
+        return reader.info().generation
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no file to fit on"),
+        (["--show", "--reset"], "stand alone"),
+        (["nq-dev-kilt.jsonl", "--show"], "stand alone"),
+        (["nq-dev-kilt.jsonl", "trex-dev-kilt.jsonl"], "one task at a time"),
+    ],
+)
+def test_calibrate_names_options_that_contradict_each_other(kb, arguments, message) -> None:
+    """Exit code 2."""
+    assert message in run(calibrate, "--kb", kb, *arguments, exit_code=2).stderr
+
+
+def test_an_answer_below_the_threshold_says_so_in_words(kb) -> None:
+    """Nothing found has other words."""
+    with KnowledgeBase.open(kb) as knowledge_base:
+        (found,) = Answerer(knowledge_base).answer([request_of("question", "Who?")], AnswerOptions(k=1))
+    nothing = type(found)(**{**vars(found), "status": "no_answer", "reason": "nothing_found", "answers": ()})
+    assert "holds nothing" in why_none(nothing)

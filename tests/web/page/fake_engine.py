@@ -1,0 +1,224 @@
+"""An engine whose answers are prepared: every state of the page without a model, and what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from adapters.answerer import AnswerOptions
+from adapters.answers import Answer, Evidence, TaskAnswer
+from adapters.kilt.submission import PageProvenance
+from adapters.requests import LinkingRequest, TaskRequest, task_of
+from adapters.tasks import TASKS
+from kbengine.corpus.document import CorpusDocument, CorpusPassage
+from kbengine.errors import KBError, UnknownDocumentError
+from kbengine.results import DocumentRef, PassageRef, ScoreParts, Span
+from storage.alias_records import NewAlias
+from storage.information import HistoryEntry
+from storage.settings import KBSettings
+from web.library import AliasPage, DocumentPage, StoredDocument
+from web.verifying import VerifyState
+
+TEXT = (
+    "The harbour of Vell was dug in 1907. Its lighthouse, designed by Ines Rook, burned down twice. Boats call daily."
+)
+
+
+def evidence(
+    phrase: str = "Ines Rook", text: str = TEXT, *, title: str = "Vell", doc_id: str = "vell", **changes: Any
+) -> Evidence:
+    """A place whose phrase stands in `text`."""
+    start = text.index(phrase)
+    span = Span(start, start + len(phrase))
+    before, after = text.rfind(". ", 0, start), text.find(". ", span.end)
+    values: dict[str, Any] = {
+        "document": DocumentRef(doc_id, title, "https://example.org/vell"),
+        "passage": PassageRef(1, 2, text, "Harbour"),
+        "span": span,
+        "sentence": Span(0 if before < 0 else before + 2, len(text) if after < 0 else after + 1),
+        "score": 40.0,
+        "parts": ScoreParts(20.0, 21.5, 3.5, -5.0),
+        "provenance": PageProvenance(doc_id, title, "Harbour", 2, span.start, 2, span.end),
+    }
+    return Evidence(**{**values, **changes})
+
+
+def answer(text: str = "Ines Rook", *places: Evidence, **changes: Any) -> Answer:
+    """An answer with at least one place."""
+    values: dict[str, Any] = {
+        "rank": 1,
+        "text": text,
+        "unit": "phrase",
+        "score": 40.0,
+        "probability": None,
+        "evidence": places or (evidence(),),
+    }
+    return Answer(**{**values, **changes})
+
+
+def task_answer(request: TaskRequest, *answers: Answer, **changes: Any) -> TaskAnswer:
+    """A result for the request; without answers it is a no-answer."""
+    values: dict[str, Any] = {
+        "task": task_of(request),
+        "status": "answered" if answers else "no_answer",
+        "reason": None if answers else "nothing_found",
+        "answers": answers,
+        "threshold": None,
+        "generation": 7,
+        "encoder": "f" * 64,
+        "n_query_tokens": 9,
+        "truncated": False,
+        "timings_ms": {"encode": 10.0, "rescore": 2.5, "total": 14.0},
+        "mention": request.mention if isinstance(request, LinkingRequest) else None,
+    }
+    return TaskAnswer(**{**values, **changes})
+
+
+class FakeEngine:
+    """Answers with `respond(request, options)`; raises `failure` when there is one; keeps documents in a dict."""
+
+    def __init__(self, path: Path = Path("harbour-kb")) -> None:
+        self.path = path
+        self.generation = 7
+        self.encoder_fingerprint, self.encoder_name = "f" * 64, "fake"
+        self.calibrated_tasks = frozenset(TASKS)
+        self.queue_depth = self.pending_writes = 0
+        self.problem = None
+        self.failure: Exception | None = None
+        self.asked: list[tuple[TaskRequest, AnswerOptions]] = []
+        self.respond: Callable[[TaskRequest, AnswerOptions], TaskAnswer] = lambda request, _: task_answer(
+            request, answer()
+        )
+        self.stored: dict[str, CorpusDocument] = {}
+        self.names: dict[str, dict[str, float | None]] = {}
+        self.operations: list[str | None] = []
+        self.verification = VerifyState()
+        self.add_documents([CorpusDocument("vell", "Vell", passages=(CorpusPassage(2, TEXT, "Harbour"),))])
+
+    def subscribe(self, observer: Any) -> None:
+        """Nothing is observed."""
+
+    def ask(
+        self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None, deadline: Any = None
+    ) -> list[TaskAnswer]:
+        self._fail()
+        self.asked += [(request, options) for request in requests]
+        return [self.respond(request, options) for request in requests]
+
+    def documents(self, query: str | None = None, limit: int = 50, page_token: str | None = None) -> DocumentPage:
+        ids = [
+            key
+            for key in sorted(self.stored)
+            if key > (page_token or "") and (query is None or query in self.stored[key].title)
+        ]
+        records = tuple(self.document(key).record for key in ids[:limit])
+        return DocumentPage(records, ids[limit - 1] if len(ids) > limit else None)
+
+    def document(self, doc_id: str) -> StoredDocument:
+        if doc_id not in self.stored:
+            raise UnknownDocumentError(f"no document {doc_id!r}")
+        one = self.stored[doc_id]
+        record = SimpleNamespace(
+            doc_id=doc_id,
+            title=one.title,
+            url=one.url,
+            meta=one.meta,
+            passage_count=len(one.passages),
+            born_generation=self.generation,
+        )
+        return StoredDocument(record, one.passages)
+
+    def document_copy(self, doc_id: str) -> CorpusDocument:
+        self.document(doc_id)
+        given = tuple(NewAlias(name, "manual", prior) for name, prior in self.names.get(doc_id, {}).items())
+        return replace(self.stored[doc_id], aliases=given)
+
+    def add_documents(self, documents: Sequence[CorpusDocument], op_id: str | None = None) -> Any:
+        self._fail()
+        self.stored |= {one.doc_id: replace(one, aliases=()) for one in documents}
+        self.names |= {one.doc_id: {each.alias: each.prior for each in one.aliases} for one in documents}
+        self.operations.append(op_id)
+        return self._commit()
+
+    def delete_documents(self, doc_ids: Sequence[str], op_id: str | None = None) -> Any:
+        self._fail()
+        for doc_id in doc_ids:
+            self.document(doc_id)
+            del self.stored[doc_id]
+            self.names.pop(doc_id, None)
+        return self._commit()
+
+    def aliases(
+        self, doc_id: str | None = None, prefix: str | None = None, limit: int = 50, page_token: str | None = None
+    ) -> AliasPage:
+        found = [
+            SimpleNamespace(alias=name, source="manual", prior=prior or 1.0, given_prior=prior)
+            for name, prior in self.names.get(doc_id, {}).items()
+        ]
+        return AliasPage(tuple(found[:limit]), None)
+
+    def add_aliases(
+        self,
+        doc_id: str,
+        aliases: Sequence[str],
+        prior: float | None = None,
+        replace: bool = False,
+        op_id: str | None = None,
+    ) -> Any:
+        self.document(doc_id)
+        self.names.setdefault(doc_id, {}).update(dict.fromkeys(aliases, prior))
+        return self._commit()
+
+    def delete_aliases(self, doc_id: str, aliases: Sequence[str] | None = None, op_id: str | None = None) -> Any:
+        for name in aliases or ():
+            del self.names[doc_id][name]
+        return self._commit()
+
+    def info(self) -> Any:
+        n_passages = sum(len(one.passages) for one in self.stored.values())
+        return SimpleNamespace(
+            path=self.path,
+            settings=KBSettings("fake", "f" * 64, 4),
+            generation=self.generation,
+            documents=len(self.stored),
+            passages=n_passages,
+            tokens_stored=10 * n_passages,
+            tokens_total=20 * n_passages,
+            kept_fraction=0.5,
+            tombstones=1,
+            aliases=3,
+            links=0,
+            segments=2,
+            segment_rows=12,
+            bytes_by_kind={"database": 3000, "segments": 2_000_000, "index": 0, "encoders": 0},
+            bytes_by_use={"vectors": 1_500_000, "sparse": 0, "index": 0, "text": 503_000},
+            last_commits=(HistoryEntry(self.generation, "2026-01-02T03:04:05.678+00:00", "add", 1, 0, 0, None),),
+        )
+
+    def verify_report(self) -> VerifyState:
+        return self.verification
+
+    def start_verify(self) -> VerifyState:
+        self.verification = replace(self.verification, state="running", started_at="2026-01-02T03:04:05+00:00")
+        return self.verification
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _commit(self) -> Any:
+        self.generation += 1
+        return SimpleNamespace(generation=self.generation)
+
+    def _fail(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def busy(error: KBError) -> FakeEngine:
+    """An engine that fails at every query."""
+    engine = FakeEngine()
+    engine.failure = error
+    return engine

@@ -1,0 +1,131 @@
+"""/v1/documents: add, read, list and delete; a change is answered when it is durable and searchable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apiflask import APIBlueprint
+from flask import Response
+
+from web import limits
+from web.api.commits import committed
+from web.bodies import read_body
+from web.guards import JSON_TYPES, LINES_TYPES, access, body
+from web.models.documents import (
+    Committed,
+    DocumentIds,
+    DocumentList,
+    DocumentsToAdd,
+    FullDocument,
+    ListQuery,
+)
+from web.request_context import current_request
+from web.responses import json_response, not_modified, tagged
+from web.result_cache import cache_tag
+from web.service import current_service
+
+if TYPE_CHECKING:
+    from storage.records import Commit, DocumentRecord
+
+documents = APIBlueprint("documents", __name__, url_prefix="/v1", tag="Documents")
+
+
+@documents.get("/documents")
+@documents.input(ListQuery, location="query")
+@documents.output(DocumentList)
+@access("read")
+def list_documents(query_data: ListQuery) -> Response:
+    """List documents.
+
+    All by id, a page at a time; with `q` those that hold its words, best first.
+    """
+    engine = current_service().engine
+    page = engine.documents(query_data.q or None, query_data.limit, query_data.page_token or None)
+    listed = [_summary(record) for record in page.documents]
+    return json_response(
+        {"documents": listed, "next_page_token": page.next_page_token, "generation": engine.generation}
+    )
+
+
+@documents.post("/documents")
+@documents.output(Committed, 201, description="The documents are durable, and in every query from now on.")
+@body(*JSON_TYPES, *LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES, model=DocumentsToAdd)
+@access("write")
+def add_documents() -> Response:
+    """Add documents.
+
+    One as an object, several as `{"documents": […]}` or as JSON lines: all of them are added, or none. A document
+    whose id is there already is replaced.
+    """
+    engine = current_service().engine
+    wanted = [each.mapping() for each in DocumentsToAdd.read(read_body(lines_as="documents"))]
+    current_request().facts["documents"] = len(wanted)
+    return committed(lambda name: engine.add_documents(wanted, name), _facts, 201)
+
+
+@documents.post("/documents:delete")
+@documents.input(DocumentIds)
+@documents.output(Committed, description="The documents are in no answer any more.")
+@body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)
+@access("write")
+def delete_documents(json_data: DocumentIds) -> Response:
+    """Delete several documents.
+
+    All of them are deleted, or none when one is not there.
+    """
+    current_request().facts["documents"] = len(json_data.ids)
+    engine = current_service().engine
+    return committed(lambda name: engine.delete_documents(json_data.ids, name), _facts)
+
+
+@documents.get("/documents/<path:doc_id>")
+@documents.output(FullDocument)
+@access("read")
+def get_document(doc_id: str) -> Response:
+    """Read a document with its passages."""
+    engine = current_service().engine
+    tag = cache_tag(engine.generation, "", "document", doc_id)
+    known = not_modified(tag)
+    if known is not None:
+        return known
+    stored = engine.document(doc_id)
+    record = stored.record
+    passages = [
+        {
+            "id": passage.passage_id,
+            "ordinal": passage.ordinal,
+            "section": passage.section,
+            "char_offset": passage.char_offset,
+            "text": passage.text,
+        }
+        for passage in stored.passages
+    ]
+    summary = _summary(record) | {"meta": dict(record.meta), "passages": passages}
+    return tagged(json_response(summary), tag)
+
+
+@documents.delete("/documents/<path:doc_id>")
+@documents.output(Committed, description="The document is in no answer any more.")
+@access("write")
+def delete_document(doc_id: str) -> Response:
+    """Delete a document."""
+    engine = current_service().engine
+    return committed(lambda name: engine.delete_documents([doc_id], name), _facts)
+
+
+def _facts(commit: Commit) -> dict[str, Any]:
+    return {
+        "added": commit.documents_added,
+        "replaced": commit.documents_replaced,
+        "deleted": commit.documents_deleted,
+    }
+
+
+def _summary(record: DocumentRecord) -> dict[str, Any]:
+    return {
+        "id": record.doc_id,
+        "title": record.title,
+        "url": record.url,
+        "passages": record.passage_count,
+        "added_in": record.born_generation,
+    }

@@ -1,0 +1,56 @@
+"""/v1/kb: what the knowledge base holds, and whether it is what was written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiflask import APIBlueprint
+from flask import Response
+
+from kbengine.facts import kb_facts
+from web.guards import access
+from web.models.documents import KnowledgeBaseBody, VerifyBody
+from web.responses import json_response
+from web.service import current_service
+from web.verifying import VerifyState
+
+kb = APIBlueprint("kb", __name__, url_prefix="/v1", tag="Knowledge base")
+
+
+@kb.get("/kb")
+@kb.output(KnowledgeBaseBody)
+@access("read")
+def get_kb() -> Response:
+    """Describe the knowledge base.
+
+    Counts, sizes, settings, the last commits and the last verification.
+    """
+    engine = current_service().engine
+    facts = kb_facts(engine.info())
+    del facts["path"]  # the operator's business
+    return json_response({**facts, "verify": verify_json(engine.verify_report())})
+
+
+@kb.post("/kb:verify")
+@kb.output(VerifyBody, 202, description="A verification is running; GET /v1/kb shows its result.")
+@access("admin")
+def start_verify() -> Response:
+    """Verify the knowledge base.
+
+    Every byte is read and compared, in the background; queries go on meanwhile.
+    """
+    return json_response(verify_json(current_service().engine.start_verify()), 202)
+
+
+def verify_json(state: VerifyState) -> dict[str, Any]:
+    """Return the state of the verification as plain JSON values."""
+    report = state.report
+    findings = () if report is None else report.findings
+    return {
+        "state": state.state,
+        "started_at": state.started_at,
+        "finished_at": state.finished_at,
+        "ok": None if report is None else report.ok,
+        "findings": [{"severity": each.severity, "where": each.where, "what": each.what} for each in findings],
+        "problem": state.problem,
+    }

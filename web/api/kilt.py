@@ -1,0 +1,153 @@
+"""POST /v1/kilt/{task}: a KILT task file in, a leaderboard submission out, line by line as it is answered."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from apiflask import APIBlueprint
+from flask import Response, abort, request
+from werkzeug.exceptions import ClientDisconnected
+
+from adapters.errors import RecordError
+from adapters.kilt.records import read_inputs
+from adapters.predicting import PredictOptions
+from adapters.prediction_stream import predict_lines
+from adapters.tasks import TASKS, Task
+from web import limits
+from web.guards import LINES_TYPES, access, body, too_large
+from web.models.kilt import KiltQuery
+from web.request_context import RequestContext, current_request
+from web.service import Service, current_service
+
+if TYPE_CHECKING:
+    from adapters.answerer import AnswerOptions
+    from adapters.answers import TaskAnswer
+    from adapters.requests import TaskRequest
+    from kbengine.results import SearchResult
+
+R = TypeVar("R")
+
+kilt = APIBlueprint("kilt", __name__, url_prefix="/v1", tag="Queries")
+
+CHUNK_BYTES = 1 << 16
+RECORDS_AT_ONCE = 16
+SUBMISSION: dict[int | str, Any] = {
+    200: {
+        "description": "A submission: one line a record, in order.",
+        "content": {LINES_TYPES[0]: {"schema": {"type": "string"}}},
+    }
+}
+
+
+@kilt.post("/kilt/<task>")
+@kilt.input(KiltQuery, location="query")
+@kilt.doc(responses=SUBMISSION)
+@body(*LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES, streams=True)
+@access("read")
+def answer_kilt(task: str, query_data: KiltQuery) -> Response:
+    """Answer a KILT file.
+
+    The body is KILT JSON lines, the answer a submission as `kbengine predict` writes it. A record that cannot be asked
+    has an empty answer, and is counted in `X-Refused-Records` when that shows before asking.
+    """
+    if task not in TASKS:
+        abort(404)
+    service = current_service()
+    options = PredictOptions(
+        query_data.pages, RECORDS_AT_ONCE, query_data.effort, threshold=query_data.threshold or None
+    )
+    answerer = _SharedAnswerer(service)
+    file = tempfile.NamedTemporaryFile(prefix="kbengine-kilt-", suffix=".jsonl")  # noqa: SIM115  # closed below
+    try:
+        _receive(file)
+        path = Path(file.name)
+        refused = _refused(path)
+        lines = predict_lines(answerer, path, task=task, options=options, notice=_pass_over)
+        # The first lines are made now, so that what is wrong with the whole is told by the status.
+        first = next(lines, "")
+    except BaseException:
+        file.close()
+        raise
+    response = Response(
+        _lines(first, lines, current_request()), mimetype=LINES_TYPES[0], headers={"X-Refused-Records": str(refused)}
+    )
+    response.call_on_close(file.close)
+    return response
+
+
+def _receive(file: IO[bytes]) -> None:
+    """Take the whole body before the first answer: a client that sends all before it reads would wait for ever."""
+    n_bytes = 0
+    while chunk := request.stream.read(CHUNK_BYTES):
+        n_bytes += len(chunk)
+        if n_bytes > limits.BULK_BODY_BYTES:
+            raise too_large(limits.BULK_BODY_BYTES)
+        file.write(chunk)
+    file.flush()
+
+
+def _refused(path: Path) -> int:
+    """Return how many records are none that can be asked.
+
+    Raises:
+        RecordError: the file is damaged, or none of its lines is a record.
+    """
+    bad: list[RecordError] = []
+    good = sum(1 for _ in read_inputs(path, refuse=bad.append))
+    if not good:
+        raise (
+            bad[0]
+            if bad
+            else RecordError(
+                "no line", file="the body", line=None, problem="no_record", remedy="send one KILT record a line"
+            )
+        )
+    return len(bad)
+
+
+def _pass_over(_: RecordError) -> None:
+    """Do nothing: the record's answer is empty, and the caller has the record."""
+
+
+def _lines(first: str, rest: Iterator[str], context: RequestContext) -> Iterator[bytes]:
+    n = 0
+    try:
+        for line in (line for lines in ((first,), rest) for line in lines):
+            n += bool(line)
+            yield line.encode()
+    except ClientDisconnected:
+        return
+    finally:
+        context.facts["records"] = n
+
+
+class _SharedAnswerer:
+    """Answers through the service's batches, so that other callers have their turn between."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def pages(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[SearchResult]:
+        """Return the pages of each request; the first error is raised."""
+        assert options is not None
+        return _all(self._service.engine.pages_each(requests, options, self._service.deadline()))
+
+    def answer(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[TaskAnswer]:
+        """Return the answer to each request; the first error is raised."""
+        return self._service.engine.ask(requests, options, self._service.deadline())
+
+    def check_threshold(self, task: Task, options: AnswerOptions) -> None:
+        """Return when the threshold asked for can be applied to the task."""
+        self._service.engine.check_threshold(task, options)
+
+
+def _all(outcomes: Sequence[R | Exception]) -> list[R]:
+    results: list[R] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+        results.append(outcome)
+    return results

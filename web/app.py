@@ -1,0 +1,131 @@
+"""The application factory: settings and an engine in, a Flask app out."""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+from apiflask import APIBlueprint, APIFlask
+from flask import Response, request
+
+from kbengine import __version__
+from web.engine import Engine
+from web.error_handlers import register_error_handlers
+from web.guards import guard
+from web.headers import secured
+from web.json_provider import PydanticJSONProvider
+from web.keys import key_file
+from web.metrics import Metrics
+from web.openapi import describe_api
+from web.request_context import begin_request, current_request
+from web.request_log import make_log
+from web.result_cache import ResultCache
+from web.service import Service, current_service
+from web.settings import ServiceSettings
+
+
+def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO | None = None) -> APIFlask:
+    """Return the app: the JSON API under /v1, the page under /, health and metrics.
+
+    Args:
+        settings: what the operator chose.
+        engine: what is served; the app uses it, who made it closes it.
+        log_stream: where the log goes, by default standard error.
+    """
+    app = APIFlask(
+        "web",
+        title="kbengine",
+        version=__version__,
+        static_folder=None,  # type: ignore[arg-type]  # APIFlask passes it on to Flask, which takes None
+        docs_path=None,
+        json_errors=False,
+        spec_path="/openapi.json",
+    )
+    app.json = PydanticJSONProvider(app)
+    app.url_map.merge_slashes = False  # a document's id may hold any
+    app.config["MAX_FORM_MEMORY_SIZE"] = None  # forms are bounded by the body's size
+    service = Service(
+        settings=settings,
+        engine=engine,
+        keys=key_file(engine.path, settings.key_file),
+        metrics=Metrics(engine),
+        log=make_log(log_stream),
+        cache=ResultCache(settings.cache_entries),
+    )
+    app.extensions["kbengine"] = service
+    app.before_request(_begin)
+    app.before_request(guard)
+    app.after_request(_finish)
+    register_error_handlers(app)
+    for blueprint in _blueprints():
+        app.register_blueprint(blueprint)
+    from web.page import page
+
+    app.register_blueprint(page)
+    _allow_origins(app, settings)
+    describe_api(app)
+    return app
+
+
+def _blueprints() -> list[APIBlueprint]:
+    from web.api.aliases import aliases
+    from web.api.batch import batch
+    from web.api.documents import documents
+    from web.api.health import health
+    from web.api.kb import kb
+    from web.api.kilt import kilt
+    from web.api.queries import queries
+
+    return [queries, batch, kilt, documents, aliases, kb, health]
+
+
+def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:
+    if not settings.cors_origins:
+        return
+    from flask_cors import CORS
+
+    CORS(
+        app,
+        resources={r"/v1/*": {"origins": list(settings.cors_origins)}},
+        allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "X-Request-ID"],
+        expose_headers=["ETag", "Retry-After", "X-Request-ID"],
+        max_age=600,
+    )
+
+
+def _begin() -> None:
+    begin_request()
+    current_service().metrics.request_begun()
+
+
+def _finish(response: Response) -> Response:
+    """Give the response its headers, and tell log and metrics of it when its last byte is sent."""
+    context = current_request()
+    service = current_service()
+    route = request.url_rule.rule if request.url_rule is not None else "unmatched"
+    method, status = request.method, response.status_code
+    response.headers["X-Request-ID"] = context.request_id
+    if context.trace is not None:
+        response.headers["traceparent"] = context.trace
+
+    def done() -> None:
+        seconds = time.perf_counter() - context.began
+        service.metrics.request_done(route, method, status, seconds)
+        facts = {"key": context.key.id} if context.key is not None else {}
+        if context.trace is not None:
+            facts["traceparent"] = context.trace
+        service.log.info(
+            "request",
+            request_id=context.request_id,
+            method=method,
+            route=route,
+            status=status,
+            ms=round(seconds * 1e3, 2),
+            **facts,
+            **context.facts,
+        )
+
+    response.call_on_close(done)
+    if service.settings.cors_origins:
+        response.vary.add("Origin")
+    return secured(response)

@@ -1,0 +1,69 @@
+"""Results as the one answer envelope."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adapters.answers import Answer, Evidence, TaskAnswer
+from adapters.kilt.submission import PageProvenance
+from kbengine.results import Hit, SearchResult, Span
+from kbengine.sentences import covering_sentence, sentence_spans
+
+if TYPE_CHECKING:
+    from web.engine import Engine
+
+
+def envelope(result: TaskAnswer | SearchResult, engine: Engine) -> dict[str, Any]:
+    """Return the answer to a task's request, or to a plain search, as plain JSON values."""
+    record = _search_json(result) if isinstance(result, SearchResult) else result.to_json()
+    fingerprint = record.pop("encoder")
+    return {**record, "model": {"encoder": engine.encoder_name, "fingerprint": fingerprint}, "cached": False}
+
+
+def _search_json(result: SearchResult) -> dict[str, Any]:
+    """Return the hits as answers, each with itself as evidence."""
+    answers = [_hit_answer(hit).to_json() for hit in result.hits]
+    return {
+        "task": "search",
+        "status": "answered" if answers else "no_answer",
+        "reason": None if answers else "nothing_found",
+        "answers": answers,
+        "threshold": None,
+        "mention": None,
+        "generation": result.generation,
+        "encoder": result.encoder,
+        "query_tokens": result.n_query_tokens,
+        "truncated": result.truncated,
+        "timings_ms": {name: round(value, 3) for name, value in result.timings_ms.items()},
+    }
+
+
+def _hit_answer(hit: Hit) -> Answer:
+    text = hit.passage.text
+    span = hit.phrase if hit.unit in ("phrase", "document") else hit.span
+    sentence = covering_sentence(sentence_spans(text), hit.phrase)
+    evidence = Evidence(
+        document=hit.document,
+        passage=hit.passage,
+        span=span,
+        sentence=sentence,
+        score=hit.score,
+        parts=hit.parts,
+        provenance=_provenance(hit, span),
+    )
+    return Answer(hit.rank, hit.text, hit.unit, hit.score, None, (evidence,))
+
+
+def _provenance(hit: Hit, span: Span) -> PageProvenance:
+    shift = hit.passage.char_offset
+    return PageProvenance(
+        wikipedia_id=hit.document.doc_id,
+        title=hit.document.title,
+        section=hit.passage.section,
+        start_paragraph_id=hit.passage.ordinal,
+        start_character=span.start + shift,
+        end_paragraph_id=hit.passage.ordinal,
+        end_character=span.end + shift,
+        text=hit.passage.text[span.start : span.end],
+        score=hit.score,
+    )

@@ -1,0 +1,35 @@
+"""How much one request may ask; every limit is inclusive: n is accepted, n + 1 refused."""
+
+from __future__ import annotations
+
+from kbengine.query import MAX_K
+
+QUERY_BODY_BYTES = 1 << 20
+"""Body of a query."""
+BULK_BODY_BYTES = 64 << 20
+"""Body of a batch, of documents, of a KILT stream."""
+TEXT_CHARS = 16_000
+"""Each text of a query: question, subject, relation, context, turn."""
+TURNS = 64
+"""Turns of a dialogue."""
+SPANS = 64
+"""Mentions of one entity-linking request."""
+K = MAX_K
+"""Answers wanted."""
+BATCH = 256
+"""Queries of one batch."""
+DOCUMENTS = 1000
+"""Documents of one request, added or deleted."""
+ALIASES = 1000
+"""Other names of one document in one request."""
+PAGE_ITEMS = 200
+"""Items of one page of a listing."""
+ID_CHARS = 512
+"""A document's id, a batch item's id, an idempotency key's 255 apart."""
+TITLE_CHARS = 2_000
+"""A document's title, or an alias."""
+IDEMPOTENCY_KEY_CHARS = 255
+WORDS_CHARS = 500
+"""Words that documents are looked for by: they stand in the address, which is bounded."""
+TOKEN_CHARS = 4096
+"""A page token."""

@@ -1,0 +1,22 @@
+"""How a KILT file is answered: the parameters of its route."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field
+
+from adapters.predicting import MIN_PAGES
+from kbengine.query import Effort
+from web import limits
+from web.models.base import Body
+
+
+class KiltQuery(Body):
+    """How to answer every record of the file."""
+
+    model_config = ConfigDict(strict=False)
+
+    pages: int = Field(10, ge=MIN_PAGES, le=limits.K, description="Distinct pages a record.")
+    effort: Effort = Field("normal", description="How many candidates are looked at.")
+    threshold: float = Field(
+        0.0, ge=0, le=1, allow_inf_nan=False, description="Answers less probable than this are left blank."
+    )

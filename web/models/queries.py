@@ -1,0 +1,230 @@
+"""What can be asked over HTTP: one body per task, all with the same options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from kbengine.query import Effort, SearchOptions, Strategy, Unit, Weights
+from web import limits
+from web.engine import SearchRequest
+from web.models.base import Body, Text, Whole
+
+if TYPE_CHECKING:
+    from adapters.answerer import AnswerOptions
+    from adapters.requests import TaskRequest
+
+Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Offset = Annotated[int, Field(ge=0, le=limits.TEXT_CHARS), Whole]
+Count = Annotated[int, Field(ge=1, le=limits.K), Whole]
+Lists = Annotated[int, Field(ge=1, le=1 << 20), Whole]
+PhraseTokens = Annotated[int, Field(ge=1, le=64), Whole]
+Milliseconds = Annotated[int, Field(ge=50, le=3_600_000), Whole]
+SpanPair = Annotated[list[Offset], Field(min_length=2, max_length=2)]
+
+
+class WeightsBody(Body):
+    """The weights of the signals: score = phrase, passage and lexical part, each times its weight.
+
+    The sparse part counts as a part of the phrase's, times its own weight.
+    """
+
+    phrase: Weight
+    passage: Weight
+    lexical: Weight
+    sparse: Weight = Field(1.0, description="Counts only where sparse vectors are stored.")
+
+    def weights(self) -> Weights:
+        """Return the weights as the search takes them."""
+        return Weights(self.phrase, self.passage, self.lexical, self.sparse)
+
+
+class Options(Body):
+    """How to answer; what is left out is the task's own choice."""
+
+    k: Count = Field(10, description="Distinct answers wanted.")
+    unit: Unit | None = Field(None, description="What an answer is.")
+    effort: Effort = Field("normal", description="How many candidates are looked at.")
+    nprobe: Lists | None = Field(None, description="Clusters probed per segment, instead of effort.")
+    strategy: Strategy | None = Field(None, description="Where candidates come from; by default the task's, hybrid.")
+    weights: WeightsBody | None = Field(None, description="Of the signals, instead of the task's own.")
+    explain: bool = Field(False, description="Give the parts of each score.")
+    truncate: bool = Field(False, description="Cut a text that is too long for the encoder instead of refusing it.")
+    deadline_ms: Milliseconds | None = Field(
+        None, description="Answer 504 after this time; the service's own deadline counts too."
+    )
+
+
+class TaskQuery(Options):
+    """The options of the tasks."""
+
+    threshold: float | None = Field(
+        None, ge=0, le=1, allow_inf_nan=False, description="The probability that the best answer has to reach."
+    )
+
+    def request(self) -> TaskRequest:
+        """Return what is asked."""
+        raise NotImplementedError
+
+    def options(self) -> AnswerOptions:
+        """Return how it is to be answered."""
+        from adapters.answerer import AnswerOptions
+
+        return AnswerOptions(
+            k=self.k,
+            unit=self.unit,
+            weights=None if self.weights is None else self.weights.weights(),
+            effort=self.effort,
+            threshold=self.threshold,
+            explain=self.explain,
+            truncate=self.truncate,
+            nprobe=self.nprobe,
+            strategy=self.strategy,
+        )
+
+
+class QuestionQuery(TaskQuery):
+    """A question, or any short text."""
+
+    text: Text
+
+    def request(self) -> TaskRequest:
+        """Return the question."""
+        from adapters.requests import QuestionRequest
+
+        return QuestionRequest(self.text)
+
+
+class SlotFillingQuery(TaskQuery):
+    """A subject whose objects of a relation are wanted."""
+
+    subject: Text = Field(description="The subject's name, as a title has it.")
+    relation: Text = Field(description="Free text, or a Wikidata property id such as P19.")
+
+    def request(self) -> TaskRequest:
+        """Return the slot."""
+        from adapters.requests import SlotRequest
+
+        return SlotRequest(self.subject, self.relation)
+
+
+class DialogueQuery(TaskQuery):
+    """A conversation whose last turn wants grounding."""
+
+    turns: list[Text] = Field(min_length=1, max_length=limits.TURNS, description="Oldest first.")
+
+    def request(self) -> TaskRequest:
+        """Return the dialogue."""
+        from adapters.requests import DialogueRequest
+
+        return DialogueRequest(tuple(self.turns))
+
+
+class MentionQuery(TaskQuery):
+    """A text with one mention: at `span`, or marked `[START_ENT] mention [END_ENT]` in the text itself."""
+
+    text: Text
+    span: SpanPair | None = Field(
+        None, description="Where the mention begins and ends, in characters (Unicode code points) of the text."
+    )
+
+    def request(self) -> TaskRequest:
+        """Return the mention in its text."""
+        from adapters.parsing import linking_requests, marked_request
+
+        if self.span is None:
+            return marked_request(self.text)
+        return linking_requests(self.text, [(self.span[0], self.span[1])])[0]
+
+
+class EntityLinkingQuery(MentionQuery):
+    """A text with one mention, or with several at `spans`, which are answered like a batch."""
+
+    spans: list[SpanPair] | None = Field(
+        None, min_length=1, max_length=limits.SPANS, description="Several mentions; leave `span` out then."
+    )
+
+    def requests(self) -> list[TaskRequest]:
+        """Return one request for each of `spans`."""
+        from adapters.errors import TaskInputError
+        from adapters.parsing import linking_requests
+
+        if self.span is not None:
+            raise TaskInputError("'span' and 'spans' are both given; give one of them")
+        return list(linking_requests(self.text, [(start, end) for start, end in self.spans or ()]))
+
+
+class SearchQuery(Options):
+    """Any text, encoded as it is."""
+
+    text: Text
+    max_phrase_tokens: PhraseTokens | None = Field(None, description="The longest phrase that is an answer.")
+
+    def request(self) -> SearchRequest:
+        """Return what to search for."""
+        return SearchRequest(self.text)
+
+    def options(self) -> SearchOptions:
+        """Return how to search."""
+        return SearchOptions(
+            k=self.k,
+            unit=self.unit,
+            weights=None if self.weights is None else self.weights.weights(),
+            effort=self.effort,
+            nprobe=self.nprobe,
+            strategy=self.strategy,
+            max_phrase_tokens=self.max_phrase_tokens,
+            explain=self.explain,
+            truncate=self.truncate,
+        )
+
+
+class _BatchItem(Body):
+    id: str | None = Field(
+        None, max_length=limits.ID_CHARS, description="Comes back with the answer; by default the place, from 0."
+    )
+
+
+class QuestionItem(QuestionQuery, _BatchItem):
+    """A question of a batch."""
+
+    task: Literal["question"]
+
+
+class SlotFillingItem(SlotFillingQuery, _BatchItem):
+    """A slot of a batch."""
+
+    task: Literal["slot-filling"]
+
+
+class EntityLinkingItem(MentionQuery, _BatchItem):
+    """A mention of a batch."""
+
+    task: Literal["entity-linking"]
+
+
+class DialogueItem(DialogueQuery, _BatchItem):
+    """A dialogue of a batch."""
+
+    task: Literal["dialogue"]
+
+
+class SearchItem(SearchQuery, _BatchItem):
+    """A plain search of a batch."""
+
+    task: Literal["search"]
+
+
+BatchItem = Annotated[
+    QuestionItem | SlotFillingItem | EntityLinkingItem | DialogueItem | SearchItem, Field(discriminator="task")
+]
+
+
+class BatchQuery(Body):
+    """Several queries of any tasks, answered in order, each with its own outcome."""
+
+    queries: list[BatchItem] = Field(min_length=1, max_length=limits.BATCH)
+    deadline_ms: Milliseconds | None = Field(
+        None, description="Queries not answered by then have status 504 of their own."
+    )

@@ -1,0 +1,176 @@
+"""The OpenAPI document: what APIFlask derives from the views, with what holds for every operation added."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from apiflask import APIFlask
+
+from adapters.tasks import TASKS
+from web import limits
+from web.guards import JSON_TYPES, access, access_of, body_rule
+from web.models.answers import ProblemBody
+from web.problems import MEDIA_TYPE
+
+DESCRIPTION = """Questions, slots, mentions and dialogues in; phrases with exact provenance out.
+
+Offsets are Unicode code points, half-open. Every answer names the generation of the knowledge base that it is of.
+Errors are problem documents (RFC 9457) with stable codes."""
+
+_PROBLEMS = {
+    "400": "The request cannot be read, or asks for something that cannot be asked.",
+    "401": "No API key, or none that is valid.",
+    "403": "The API key's scope, or the request's origin, does not allow it.",
+    "404": "There is no such thing.",
+    "405": "The address does not take this method.",
+    "409": "It contradicts itself or what is there.",
+    "413": "The body is too large.",
+    "415": "The body is of another media type than the route reads.",
+    "422": "The body does not follow the schema.",
+    "429": "Too many requests are waiting; Retry-After says when to try again.",
+    "500": "Something went wrong; the request id finds it in the service's log.",
+    "503": "The service or the knowledge base is not in a state to answer.",
+    "504": "There was no answer in time.",
+    "507": "There is no space; nothing was changed.",
+}
+_TAGS = {
+    "Queries": "Ask the knowledge base.",
+    "Documents": "What it is made of.",
+    "Aliases": "Other names of documents.",
+    "Knowledge base": "What it holds, and whether it is intact.",
+    "Operation": "Health, meters, and what problems mean.",
+}
+_LINES = {"type": "string", "minLength": 1, "description": "JSON lines: one object a line."}
+_PATH_PARAMETERS: dict[str, dict[str, Any]] = {
+    "task": {"enum": list(TASKS)},
+    "doc_id": {"minLength": 1, "maxLength": limits.ID_CHARS},
+}
+_REF = "#/components/schemas/"
+_PROBLEM_REF = {"$ref": f"{_REF}ProblemBody"}
+
+
+def describe_api(app: APIFlask) -> None:
+    """Have the app give out its OpenAPI document at /openapi.json."""
+    app.config["AUTO_VALIDATION_ERROR_RESPONSE"] = False
+    app.config["AUTO_404_RESPONSE"] = False
+    app.config["AUTO_AUTH_ERROR_RESPONSE"] = False
+    app.config["AUTO_OPERATION_ID"] = True
+    app.config["AUTO_SERVERS"] = False
+    app.config["DESCRIPTION"] = DESCRIPTION
+    app.config["LICENSE"] = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+    app.config["SERVERS"] = [{"url": "/"}]
+    app.config["SECURITY_SCHEMES"] = {
+        "ApiKey": {"type": "http", "scheme": "bearer", "bearerFormat": "kbe_<id>_<secret>"}
+    }
+    access("public")(app.view_functions["openapi.spec"])
+    app.spec_processor(_completer(app))
+
+
+def _completer(app: APIFlask) -> Callable[[Any], Any]:
+    def complete(spec: Any) -> Any:
+        views = {
+            (_openapi_path(rule.rule), method.lower()): app.view_functions[rule.endpoint]
+            for rule in app.url_map.iter_rules()
+            for method in rule.methods or ()
+        }
+        spec["tags"] = [{"name": name, "description": meaning} for name, meaning in _TAGS.items()]
+        schemas = spec.setdefault("components", {}).setdefault("schemas", {})
+        for path, operations in spec["paths"].items():
+            for method, operation in operations.items():
+                _complete_operation(operation, views[path, method], method, schemas)
+        schemas["ProblemBody"] = ProblemBody.model_json_schema(ref_template=f"{_REF}{{model}}")
+        _lift_definitions(schemas)
+        return _with_short_names(spec)
+
+    return complete
+
+
+def _complete_operation(
+    operation: dict[str, Any], view: Callable[..., Any], method: str, schemas: dict[str, Any]
+) -> None:
+    needed = access_of(view, method.upper())
+    operation["summary"] = operation.get("summary", "").rstrip(".")
+    operation["security"] = [] if needed == "public" else [{}, {"ApiKey": []}]
+    operation["description"] = "\n\n".join(
+        part for part in (operation.get("description", ""), _scope_line(needed)) if part
+    )
+    for status, meaning in _PROBLEMS.items():
+        if status in ("401", "403") and needed == "public":
+            continue
+        operation["responses"].setdefault(
+            status, {"description": meaning, "content": {MEDIA_TYPE: {"schema": _PROBLEM_REF}}}
+        )
+    rule = body_rule(view)
+    if rule.model is not None:
+        schemas.setdefault(rule.model.__name__, rule.model.model_json_schema(ref_template=f"{_REF}{{model}}"))
+        operation["requestBody"] = {
+            "content": {
+                kind: {"schema": {"$ref": _REF + rule.model.__name__} if kind in JSON_TYPES else _LINES}
+                for kind in rule.media_types
+            }
+        }
+    elif rule.streams:
+        operation["requestBody"] = {"content": {kind: {"schema": _LINES} for kind in rule.media_types}}
+    for parameter in operation.get("parameters", ()):
+        if parameter["in"] == "path":
+            parameter["schema"] |= _PATH_PARAMETERS.get(parameter["name"], {})
+    request_body = operation.get("requestBody")
+    if request_body is not None:
+        request_body["required"] = True
+    if needed == "write":
+        operation.setdefault("parameters", []).append(_idempotency_parameter())
+
+
+def _scope_line(needed: str) -> str:
+    return "" if needed == "public" else f"Needs the scope `{needed}` where the service has API keys."
+
+
+def _idempotency_parameter() -> dict[str, Any]:
+    return {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": False,
+        "description": "Your name for this change: sent again with the same key it is not done twice.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": limits.IDEMPOTENCY_KEY_CHARS, "pattern": "^[!-~]+$"},
+    }
+
+
+def _lift_definitions(schemas: dict[str, Any]) -> None:
+    """Move definitions that pydantic nested into schemas to where references look for them."""
+    for schema in list(schemas.values()):
+        for name, definition in schema.pop("$defs", {}).items():
+            schemas.setdefault(name, definition)
+
+
+def _with_short_names(spec: dict[str, Any]) -> Any:
+    """Return the document with each model once, under its own name instead of one name per model that uses it."""
+    schemas = spec["components"]["schemas"]
+    short = {name: name.rpartition(".")[2] for name in schemas}
+    renamed: dict[str, Any] = {}
+    for name, schema in schemas.items():
+        renamed.setdefault(short[name], schema)
+    spec["components"]["schemas"] = dict(sorted(renamed.items()))
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, dict):
+            walked = {name: walk(each) for name, each in value.items()}
+            for key in ("$ref",):
+                if isinstance(walked.get(key), str):
+                    walked[key] = _short_ref(walked[key])
+            mapping = walked.get("mapping")
+            if isinstance(mapping, dict):
+                walked["mapping"] = {name: _short_ref(each) for name, each in mapping.items() if isinstance(each, str)}
+            return walked
+        return [walk(each) for each in value] if isinstance(value, list) else value
+
+    return walk(spec)
+
+
+def _short_ref(ref: str) -> str:
+    return _REF + ref.removeprefix(_REF).rpartition(".")[2] if ref.startswith(_REF) else ref
+
+
+def _openapi_path(rule: str) -> str:
+    return re.sub(r"<([^<:]+:)?", "{", rule).replace(">", "}")

@@ -1,0 +1,5 @@
+"""The web page: search, documents and the state of the knowledge base, rendered by the server."""
+
+from web.page.blueprint import page
+
+__all__ = ["page"]

@@ -1,0 +1,77 @@
+"""The page's blueprint: its routes, the headers of its answers, and what every template knows."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from flask import Blueprint, Response, request, url_for
+from flask.blueprints import BlueprintSetupState
+from werkzeug.exceptions import HTTPException
+
+from kbengine import __version__
+from storage.errors import KBError
+from web.page import comparing, library, naming, searching, state
+from web.page.page_state import PAGE_STATE, PageState, current_page_state
+from web.page.problems import http_problem, kb_problem, unexpected_problem, unknown_address
+from web.service import current_service
+
+page = Blueprint("page", __name__, template_folder="../templates", static_folder="../static", static_url_path="/static")
+
+page.add_url_rule("/", "ask", searching.ask)
+page.add_url_rule("/", "ask_long", searching.ask_long, methods=["POST"])
+page.add_url_rule("/compare", "compare", comparing.compare)
+page.add_url_rule("/documents", "documents", library.documents)
+page.add_url_rule("/documents", "add_documents", library.add, methods=["POST"])
+page.add_url_rule("/document", "document", library.document)
+page.add_url_rule("/document/delete", "delete_document", library.delete, methods=["POST"])
+page.add_url_rule("/document/restore", "restore_document", library.restore, methods=["POST"])
+page.add_url_rule("/document/names", "add_name", naming.add_name, methods=["POST"])
+page.add_url_rule("/document/names/remove", "remove_name", naming.remove_name, methods=["POST"])
+page.add_url_rule("/status", "status", state.status)
+page.add_url_rule("/status/verify", "verify", state.verify, methods=["POST"])
+
+page.register_error_handler(KBError, kb_problem)
+page.register_error_handler(HTTPException, http_problem)
+page.register_error_handler(Exception, unexpected_problem)
+page.app_errorhandler(404)(unknown_address)
+
+
+@page.record
+def _keep_state(setup: BlueprintSetupState) -> None:
+    """Nothing; each app gets its own state, so that two apps of one process do not share undo."""
+    assert page.static_folder is not None
+    setup.app.extensions[PAGE_STATE] = PageState(Path(page.static_folder))
+
+
+@page.after_request
+def _own_headers(response: Response) -> Response:
+    """Return the answer with what differs from the service's own headers (`web/headers.py`)."""
+    # With "no-referrer" browsers send forms with `Origin: null`, which is what a stranger's page could look like.
+    response.headers["Referrer-Policy"] = "same-origin"
+    if request.endpoint == "page.static" and request.args.get("v") == current_page_state().asset_version:
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+    return response
+
+
+def _asset(name: str) -> str:
+    """Return the address of a file of the page, which changes with the files and so may be kept for ever."""
+    return url_for("page.static", filename=name, v=current_page_state().asset_version)
+
+
+@page.app_context_processor
+def _everywhere() -> dict[str, Any]:
+    """Return what every template knows, also on the page of an unknown address, which belongs to no blueprint."""
+    engine = current_service().engine
+    generation: int | None = None
+    # The page that tells of a damaged knowledge base must not fail over the same damage.
+    with contextlib.suppress(KBError):
+        generation = engine.generation
+    return {
+        "version": __version__,
+        "generation": generation,
+        "kb_name": engine.path.name,
+        "api_docs": "/openapi.json",
+        "asset": _asset,
+    }

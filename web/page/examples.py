@@ -1,0 +1,117 @@
+"""Examples that fit the open knowledge base: bundled queries whose documents it holds, else made of its own text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from adapters.tasks import END_MENTION, SEPARATOR, START_MENTION, Task
+from kbengine.demonstration import demo_queries
+from kbengine.errors import UnknownDocumentError
+from kbengine.sentences import sentence_spans
+from web.page.asking import Asking
+
+if TYPE_CHECKING:
+    from web.engine import Engine
+    from web.library import StoredDocument
+
+N_EXAMPLES = 6
+_N_LOOKED_AT = 40
+_MAX_SENTENCE_CHARS = 240
+_GENERAL_RELATIONS = ("place of birth", "author", "capital", "location")
+
+
+class Examples:
+    """Examples per task, made anew when the knowledge base has changed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._generation = -1
+        self._by_task: dict[Task, tuple[Asking, ...]] = {}
+
+    def of(self, task: Task, engine: Engine) -> tuple[Asking, ...]:
+        """Return up to six examples of the task; none when the knowledge base is empty."""
+        with self._lock:
+            if engine.generation != self._generation:
+                self._generation, self._by_task = engine.generation, {}
+            if task not in self._by_task:
+                self._by_task[task] = _bundled(task, engine) or _made(task, engine)
+            return self._by_task[task]
+
+
+def _bundled(task: Task, engine: Engine) -> tuple[Asking, ...]:
+    """Return the demo's queries of the task whose document is in this knowledge base, title and all."""
+    found: list[Asking] = []
+    for record in demo_queries():
+        page = record["output"][0]["provenance"][0]
+        if record["task"] == task and len(found) < N_EXAMPLES and _holds(engine, page["wikipedia_id"], page["title"]):
+            found.append(_asking(task, record["input"]))
+    return tuple(found)
+
+
+def _holds(engine: Engine, doc_id: str, title: str) -> bool:
+    try:
+        return engine.document(doc_id).record.title == title
+    except UnknownDocumentError:
+        return False
+
+
+def _asking(task: Task, text: str) -> Asking:
+    """Return the state of the search page for a record's input."""
+    fields: dict[str, Any] = {}
+    match task:
+        case "question":
+            fields["q"] = text
+        case "slot-filling":
+            fields["subject"], _, fields["relation"] = (part.strip() for part in text.partition(SEPARATOR))
+        case "entity-linking":
+            fields["text"] = text
+        case "dialogue":
+            fields["turns"] = tuple(turn for turn in text.split("\n") if turn)
+    return Asking(task=task, **fields)
+
+
+def _made(task: Task, engine: Engine) -> tuple[Asking, ...]:
+    """Return examples made of titles and sentences of the first documents."""
+    records = engine.documents(limit=_N_LOOKED_AT).documents
+    titled = [record for record in records if record.title.strip() and record.passage_count]
+    if task == "question":
+        return tuple(Asking(q=f"What is {record.title}?") for record in titled[:N_EXAMPLES])
+    if task == "slot-filling":
+        pairs = zip(titled, _GENERAL_RELATIONS * N_EXAMPLES, strict=False)
+        return tuple(Asking(task=task, subject=one.title, relation=relation) for one, relation in pairs)[:N_EXAMPLES]
+    documents = [engine.document(record.doc_id) for record in titled[: 2 * N_EXAMPLES]]
+    if task == "entity-linking":
+        made = (_mention_example(document, [one.title for one in titled]) for document in documents)
+    else:
+        made = (_dialogue_example(document) for document in documents)
+    return tuple(one for one in made if one is not None)[:N_EXAMPLES]
+
+
+def _mention_example(document: StoredDocument, titles: Sequence[str]) -> Asking | None:
+    """Return a sentence of the document in which a title is marked; another document's title before its own."""
+    others = [title for title in titles if title != document.record.title]
+    for title in (*others, document.record.title):
+        for sentence in _sentences(document):
+            start = sentence.find(title)
+            if start >= 0:
+                end = start + len(title)
+                marked = f"{sentence[:start]}{START_MENTION} {title} {END_MENTION}{sentence[end:]}"
+                return Asking(task="entity-linking", text=marked)
+    return None
+
+
+def _dialogue_example(document: StoredDocument) -> Asking | None:
+    sentences = _sentences(document)
+    if not sentences:
+        return None
+    return Asking(task="dialogue", turns=(f"Tell me about {document.record.title}.", sentences[0], "And what else?"))
+
+
+def _sentences(document: StoredDocument) -> list[str]:
+    if not document.passages:
+        return []
+    text = document.passages[0].text
+    found = [text[span.start : span.end].strip() for span in sentence_spans(text)]
+    return [" ".join(sentence.split()) for sentence in found if len(sentence) <= _MAX_SENTENCE_CHARS]

@@ -1,0 +1,161 @@
+"""The documents: listed, searched, read, added, deleted, and brought back."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flask import Response, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from kbengine.corpus.document import CorpusDocument
+from kbengine.errors import CorpusError, UnknownDocumentError
+from storage.alias_records import MAX_ALIAS_CHARS
+from storage.errors import UsageError
+from web import limits
+from web.guards import FORM_TYPES, body
+from web.page.answer_view import document_address, safe_source
+from web.page.asking import Asking
+from web.page.naming import other_names
+from web.page.page_state import Deleted, current_page_state
+from web.page.problems import problem_of
+from web.page.uploads import ACCEPTED, pasted_document, uploaded_documents
+from web.service import current_service
+
+if TYPE_CHECKING:
+    from web.engine import Engine
+
+LISTED = 25
+"""Documents on one page of the listing."""
+
+
+def documents() -> Response:
+    """Return the listing: all documents by id, or those that match the words looked for."""
+    return _listing()
+
+
+@body(*FORM_TYPES, max_bytes=limits.BULK_BODY_BYTES)
+def add() -> BaseResponse:
+    """Return the way to the added documents, or the form again with what is wrong in it."""
+    engine = current_service().engine
+    request.max_form_memory_size = limits.BULK_BODY_BYTES
+    form = request.form
+    files = [file for file in request.files.getlist("files") if file.filename]
+    try:
+        added = uploaded_documents(files)
+        if form.get("title", "").strip() or form.get("text", "").strip() or not files:
+            added.append(_pasted(engine))
+        known = [document.doc_id for document in added if _is_taken(engine, document.doc_id)]
+        if known and "replace" not in form:
+            raise CorpusError(
+                f"the knowledge base has a document {known[0]!r} already; give another id, or tick 'Replace'"
+            )
+        token = form.get("operation", "")
+        commit = engine.add_documents(added, f"page-{token}" if token.isalnum() and len(token) <= 64 else None)
+    except UsageError as error:
+        problem = problem_of(error)
+        return _listing(problem=problem, form=dict(form.items()), status=problem.status)
+    if len(added) == 1:
+        return redirect(f"{document_address(added[0].doc_id)}&added={commit.generation}", 303)
+    return redirect(url_for("page.documents", added=len(added), at=commit.generation), 303)
+
+
+def document() -> Response:
+    """Return the page of one document: what is stored of it, and how to delete it."""
+    engine = current_service().engine
+    stored = engine.document(request.args.get("id", ""))
+    added = request.args.get("added", "")
+    values = {
+        "section": "page.documents",
+        "document": stored.record,
+        "passages": stored.passages,
+        "source": safe_source(stored.record.url),
+        "names": other_names(engine, stored.record.doc_id),
+        "max_name": MAX_ALIAS_CHARS,
+        "added_at": added if added.isascii() and added.isdigit() else None,
+        "back": _back(request.args.get("back", "")),
+        "ask_about": _ask_about(stored.record.title),
+    }
+    return make_response(render_template("page/document.html", **values))
+
+
+@body(*FORM_TYPES)
+def delete() -> BaseResponse:
+    """Return the way back after the document was deleted; it can be brought back for a while."""
+    engine = current_service().engine
+    document = engine.document_copy(request.form.get("id", ""))
+    commit = engine.delete_documents([document.doc_id])
+    token = current_page_state().recently_deleted.keep(Deleted(document, commit.generation))
+    back = _back(request.form.get("back", ""))
+    return redirect(url_for("page.documents", deleted=token, back=back or None), 303)
+
+
+@body(*FORM_TYPES)
+def restore() -> BaseResponse:
+    """Return the way to the document that was deleted, now stored again."""
+    engine, kept = current_service().engine, current_page_state().recently_deleted
+    token = request.form.get("token", "")
+    deleted = kept.find(token)
+    if deleted is None:
+        raise UnknownDocumentError("the deleted document is not kept any more; add it anew on the documents page")
+    if _is_taken(engine, deleted.document.doc_id):
+        raise CorpusError(f"there is a document {deleted.document.doc_id!r} again already; nothing was brought back")
+    commit = engine.add_documents([deleted.document])
+    kept.forget(token)
+    return redirect(f"{document_address(deleted.document.doc_id)}&added={commit.generation}", 303)
+
+
+def _listing(*, problem: Any = None, form: dict[str, str] | None = None, status: int = 200) -> Response:
+    service = current_service()
+    query = request.args.get("q", "").strip()[: limits.TEXT_CHARS]
+    found = service.engine.documents(query or None, LISTED, request.args.get("page") or None)
+    token = request.args.get("deleted", "")
+    added = request.args.get("added", "")
+    values = {
+        "section": "page.documents",
+        "query": query,
+        "documents": [(record, document_address(record.doc_id)) for record in found.documents],
+        "next_page": found.next_page_token,
+        "is_first_page": "page" not in request.args,
+        "total": service.engine.info().documents,
+        "problem": problem,
+        "form": form or {},
+        "operation": secrets.token_hex(16),
+        "accepted": ",".join(ACCEPTED),
+        "max_title": limits.TITLE_CHARS,
+        "max_id": limits.ID_CHARS,
+        "deleted": current_page_state().recently_deleted.find(token) if token else None,
+        "deleted_token": token,
+        "added": int(added) if added.isascii() and added.isdigit() and len(added) < 10 else None,
+        "back": _back(request.args.get("back", "")),
+    }
+    return make_response(render_template("page/documents.html", **values), status)
+
+
+def _pasted(engine: Engine) -> CorpusDocument:
+    form = request.form
+    return pasted_document(
+        form.get("title", ""),
+        form.get("text", ""),
+        url=form.get("url", ""),
+        doc_id=form.get("id", ""),
+        is_taken=lambda doc_id: _is_taken(engine, doc_id),
+    )
+
+
+def _is_taken(engine: Engine, doc_id: str) -> bool:
+    try:
+        engine.document(doc_id)
+    except UnknownDocumentError:
+        return False
+    return True
+
+
+def _ask_about(title: str) -> str:
+    return replace(Asking(), q=f"What is {title.strip()}?").address("/") if title.strip() else "/"
+
+
+def _back(address: str) -> str | None:
+    """Return the address of the search that led here; None for anything but one of this page's searches."""
+    return address if address.startswith("/?") and address.isprintable() else None

@@ -1,0 +1,174 @@
+"""The search page: the form of each task, the answers, and two settings side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flask import Response, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from adapters.calibration import DEFAULT_UNITS
+from adapters.relations import RelationTable
+from adapters.requests import LinkingRequest
+from adapters.tasks import Task
+from kbengine.query import EFFORTS, UNITS
+from storage.errors import UsageError
+from web import limits
+from web.deadline import Deadline
+from web.guards import FORM_TYPES, access, body
+from web.page.answer_view import AnswerList, answer_list, timing_bars
+from web.page.as_code import curl_code, python_code
+from web.page.asking import Asking, marked_text, read_asking
+from web.page.page_state import current_page_state
+from web.page.passages import Piece, marked_pieces
+from web.page.problems import problem_of
+from web.service import Service, current_service
+
+if TYPE_CHECKING:
+    from adapters.answers import TaskAnswer
+    from adapters.requests import TaskRequest
+
+TASK_NAMES: dict[Task, str] = {
+    "question": "Question",
+    "slot-filling": "Relation",
+    "entity-linking": "Entity",
+    "dialogue": "Dialogue",
+}
+HEADLINES: dict[Task, str] = {
+    "question": "Ask a question",
+    "slot-filling": "Complete a relation",
+    "entity-linking": "Link a name",
+    "dialogue": "Ground a dialogue",
+}
+TEACHING: dict[Task, str] = {
+    "question": "Phrases, each marked in the sentence it was read from, with the paragraph and the characters where "
+    "it stands. Nothing is generated: every answer is a quotation.",
+    "slot-filling": "What stands in the relation to the subject: the phrase, marked in the sentence that says so.",
+    "entity-linking": "The document that a name in your text means, and the passage that speaks for it.",
+    "dialogue": "Documents that the last turn is about, with the sentence that could answer it.",
+}
+MAX_ADDRESS_CHARS = 7500
+"""Longer addresses are refused by the server; such a search is shown, but has no link."""
+
+
+@dataclass(frozen=True)
+class AnswerGroup:
+    """The answers to one request; with several mentions each has its own."""
+
+    name: str
+    answers: AnswerList
+
+
+@dataclass(frozen=True)
+class LinkedPiece:
+    """Consecutive characters of the asked text; a mention has the id of its answers and its best title."""
+
+    text: str
+    target: str | None = None
+    entity: str | None = None
+
+
+def ask() -> Response:
+    """Return the search page, with the answers when its address asks for something."""
+    return _asked(read_asking(request.args))
+
+
+@access("read")
+@body(*FORM_TYPES)
+def ask_long() -> BaseResponse:
+    """Return the way to the address that holds the posted form; where that were too long, the answers themselves."""
+    asking = read_asking(request.form)
+    address = asking.address()
+    return redirect(address, 303) if len(address) <= MAX_ADDRESS_CHARS else _asked(asking)
+
+
+def _asked(asking: Asking) -> Response:
+    service = current_service()
+    values = _form_values(asking, service)
+    if asking.is_empty and not asking.problems:
+        return _page(values | _examples(asking, service))
+    try:
+        requests, answers = _answers(asking, service)
+    except UsageError as error:
+        problem = problem_of(error)
+        return _page(values | {"problem": problem}, problem.status)
+    return _page(values | _results(asking, requests, answers, service))
+
+
+def _answers(asking: Asking, service: Service) -> tuple[list[TaskRequest], list[TaskAnswer]]:
+    requests = asking.requests()
+    deadline = Deadline.after(service.settings.deadline_s)
+    return requests, service.engine.ask(requests, asking.options(), deadline)
+
+
+def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
+    info = service.engine.info()
+    counts = f"{info.documents:,} documents, {info.passages:,} passages, {info.tokens_stored:,} phrase vectors."
+    return {
+        "section": "page.ask",
+        "asking": asking,
+        "task_names": TASK_NAMES,
+        "headlines": HEADLINES,
+        "teaching": TEACHING,
+        "units": [(unit, unit.capitalize()) for unit in UNITS],
+        "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
+        "max_k": limits.K,
+        "is_calibrated": asking.task in service.engine.calibrated_tasks,
+        "max_text": limits.TEXT_CHARS,
+        "relations": RelationTable.load() if asking.task == "slot-filling" else (),
+        "counts": counts,
+        "is_kb_empty": not info.documents,
+        "kb_name": info.path.name,
+        "defaults": {"unit": DEFAULT_UNITS[asking.task], "effort": Asking.effort, "k": str(Asking.k)},
+        "answered": False,
+        "problem": None,
+    }
+
+
+def _examples(asking: Asking, service: Service) -> dict[str, Any]:
+    def marked(text: str) -> tuple[Piece, ...]:
+        parts = marked_text(text)
+        return marked_pieces(parts.text, parts.mentions)
+
+    return {"examples": current_page_state().examples.of(asking.task, service.engine), "marked": marked}
+
+
+def _results(
+    asking: Asking, requests: list[TaskRequest], answers: list[TaskAnswer], service: Service
+) -> dict[str, Any]:
+    kb_name = service.engine.info().path.name
+    names = [
+        one.text[one.mention.start : one.mention.end] if isinstance(one, LinkingRequest) else "" for one in requests
+    ]
+    lists = [answer_list(answer, kb_name=kb_name) for answer in answers]
+    address, needs_key = asking.address(), service.settings.require_key
+    return {
+        "answered": True,
+        "groups": [AnswerGroup(name, one) for name, one in zip(names, lists, strict=True)],
+        "linked_text": _linked_text(asking, lists),
+        "timings": timing_bars(answers),
+        "total_ms": max(one.total_ms for one in lists),
+        "permalink": address if len(address) <= MAX_ADDRESS_CHARS else None,
+        "compare_address": asking.address(url_for("page.compare")),
+        "curl": curl_code(asking, request.host_url, needs_key=needs_key),
+        "python": python_code(asking, request.host_url, needs_key=needs_key),
+    }
+
+
+def _linked_text(asking: Asking, lists: list[AnswerList]) -> list[LinkedPiece]:
+    """Return the asked text with a link at each mention, titled with the best answer; empty for other tasks."""
+    if asking.task != "entity-linking":
+        return []
+    marked = marked_text(asking.text)
+    pieces, end = [], 0
+    for number, (span, answers) in enumerate(zip(marked.mentions, lists, strict=True), start=1):
+        entity = answers.cards[0].text if answers.status == "answered" and answers.cards else None
+        pieces.append(LinkedPiece(marked.text[end : span.start]))
+        pieces.append(LinkedPiece(marked.text[span.start : span.end], f"mention-{number}", entity))
+        end = span.end
+    return [*pieces, LinkedPiece(marked.text[end:])]
+
+
+def _page(values: dict[str, Any], status: int = 200) -> Response:
+    return make_response(render_template("page/ask.html", **values), status)

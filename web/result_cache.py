@@ -1,0 +1,64 @@
+"""Answers kept for as long as nothing they depend on has changed: a new commit has new keys, so nothing goes stale."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+MAX_BYTES = 64 << 20
+"""Of all answers kept, counted as JSON; in memory they take a few times as much."""
+
+
+def cache_tag(generation: int, encoder: str, task: str, request: Any) -> str:
+    """Return the name of an answer: of everything it depends on, and of nothing else.
+
+    Args:
+        generation: of the knowledge base.
+        encoder: fingerprint of the encoder.
+        task: what is asked for.
+        request: the request's fields, all of them, as plain JSON values.
+    """
+    parts = json.dumps([generation, encoder, task, request], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(parts.encode()).hexdigest()[:32]
+
+
+class ResultCache:
+    """The last answers used, at most so many and so many bytes; safe to use from several threads."""
+
+    def __init__(self, entries: int, max_bytes: int = MAX_BYTES) -> None:
+        self._entries = entries
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[Mapping[str, Any], int]] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, tag: str) -> Mapping[str, Any] | None:
+        """Return the answer of that name, None when it is not kept."""
+        with self._lock:
+            found = self._kept.get(tag)
+            if found is None:
+                return None
+            self._kept.move_to_end(tag)
+            return found[0]
+
+    def put(self, tag: str, answer: Mapping[str, Any], n_bytes: int) -> None:
+        """Keep an answer of so many bytes of JSON, and forget those that were not used for longest."""
+        if self._entries == 0 or n_bytes > self._max_bytes // 8:
+            return
+        with self._lock:
+            self._forget(tag)
+            self._kept[tag] = (answer, n_bytes)
+            self._bytes += n_bytes
+            while len(self._kept) > self._entries or self._bytes > self._max_bytes:
+                self._forget(next(iter(self._kept)))
+
+    def _forget(self, tag: str) -> None:
+        _, n_bytes = self._kept.pop(tag, (None, 0))
+        self._bytes -= n_bytes

@@ -1,0 +1,129 @@
+"""What the views of one app share, and the one path from a query to its answer: cache, engine, envelope."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flask import current_app
+from pydantic_core import to_json
+
+from adapters.requests import task_of
+from kbengine.query import SearchOptions
+from web.deadline import Deadline
+from web.engine import SearchRequest
+from web.envelope import envelope
+from web.result_cache import ResultCache, cache_tag
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from adapters.answerer import AnswerOptions
+    from adapters.answers import TaskAnswer
+    from adapters.requests import TaskRequest
+    from kbengine.results import SearchResult
+    from web.engine import Engine
+    from web.keys import KeyFile
+    from web.metrics import Metrics
+    from web.settings import ServiceSettings
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer envelope, as plain JSON values and serialised, and the entity tag under which it is cached."""
+
+    body: dict[str, Any]
+    data: bytes
+    tag: str
+
+    @property
+    def cached(self) -> bool:
+        """Tell whether the answer was kept from an earlier query."""
+        return bool(self.body["cached"])
+
+
+@dataclass(frozen=True)
+class Service:
+    """The parts that views use; `current_service()` returns it inside a request."""
+
+    settings: ServiceSettings
+    engine: Engine
+    keys: KeyFile
+    metrics: Metrics
+    log: FilteringBoundLogger
+    cache: ResultCache
+    stopping: threading.Event = field(default_factory=threading.Event)
+    probe: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def deadline(self, wanted_ms: int | None = None) -> Deadline:
+        """Return when the current request must be answered: the service's own time, or less if less is wanted."""
+        seconds = self.settings.deadline_s
+        return Deadline.after(seconds if wanted_ms is None else min(seconds, wanted_ms / 1e3))
+
+    def ask(
+        self, request: TaskRequest | SearchRequest, options: AnswerOptions | SearchOptions, deadline: Deadline
+    ) -> Reply:
+        """Return the answer to one request, from the cache when an equal one was answered at this generation.
+
+        Raises:
+            QueueFullError: too many queries are waiting.
+            DeadlineError: there was no answer in time.
+            QueryError: the request cannot be asked as it is.
+        """
+        kept = self.kept(request, options)
+        if kept is not None:
+            return kept
+        if isinstance(request, SearchRequest):
+            assert isinstance(options, SearchOptions)
+            return self._keep(request, options, self.engine.search(request.text, options, deadline))
+        assert not isinstance(options, SearchOptions)
+        return self._keep(request, options, self.engine.ask([request], options, deadline)[0])
+
+    def ask_each(
+        self,
+        queries: Sequence[tuple[TaskRequest | SearchRequest, AnswerOptions | SearchOptions]],
+        deadline: Deadline,
+    ) -> list[Reply | Exception]:
+        """Return for each request its answer or its own error, in order; equal to asking one by one."""
+        outcomes: list[Reply | Exception | None] = [self.kept(*query) for query in queries]
+        missing = [i for i, outcome in enumerate(outcomes) if outcome is None]
+        found = self.engine.ask_each([queries[i] for i in missing], deadline)
+        for i, result in zip(missing, found, strict=True):
+            if isinstance(result, Exception):
+                outcomes[i] = result
+                continue
+            outcomes[i] = self._keep(*queries[i], result)
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def tag(self, request: TaskRequest | SearchRequest, options: AnswerOptions | SearchOptions) -> str:
+        """Return the entity tag that an answer to the request has at the newest generation."""
+        return self._tag(request, options, self.engine.generation)
+
+    def kept(self, request: TaskRequest | SearchRequest, options: AnswerOptions | SearchOptions) -> Reply | None:
+        """Return the answer that an equal request had at the newest generation, None when none is kept."""
+        tag = self.tag(request, options)
+        body = self.cache.get(tag)
+        self.metrics.cache_used(hit=body is not None)
+        if body is None:
+            return None
+        body = {**body, "cached": True}
+        return Reply(body, to_json(body), tag)
+
+    def _tag(self, request: Any, options: Any, generation: int) -> str:
+        task = "search" if isinstance(request, SearchRequest) else task_of(request)
+        return cache_tag(generation, self.engine.encoder_fingerprint, task, [asdict(request), asdict(options)])
+
+    def _keep(self, request: Any, options: Any, result: TaskAnswer | SearchResult) -> Reply:
+        body = envelope(result, self.engine)
+        reply = Reply(body, to_json(body), self._tag(request, options, result.generation))
+        self.cache.put(reply.tag, body, len(reply.data))
+        return reply
+
+
+def current_service() -> Service:
+    """Return the service of the app that handles the current request."""
+    service = current_app.extensions["kbengine"]
+    assert isinstance(service, Service)
+    return service

@@ -1,0 +1,91 @@
+"""What an operator may choose: one frozen object, checked when it is made."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbengine.errors import InvalidOptionError
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or address is of this machine, and reached by programs of this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """How the service is run.
+
+    Attributes:
+        host: Address to bind; anything but loopback needs an API key.
+        port: Port to bind; 0 takes a free one.
+        threads: Requests handled at once.
+        require_key: Whether requests need an API key on loopback too.
+        key_file: Where the keys are kept; None is `api-keys.json` in the knowledge base's directory.
+        deadline_s: How long a query may take before it is answered 504.
+        drain_s: After SIGTERM: how long new requests are still taken while /readyz already says 503.
+        graceful_s: After that: how long requests in flight may take to finish.
+        queue_size: Queries that may wait; one more is answered 429. Each waits in a thread, so they are fewer than the
+            threads; None is three quarters of those, which leaves threads for refusing and for everything else.
+        max_batch: Queries encoded and searched together.
+        max_wait_ms: How long a batch waits for more queries, and only when others are waiting already.
+        dispatchers: Batches that run at once.
+        cache_entries: Answers kept; 0 keeps none.
+        cors_origins: Origins whose pages may call the API; empty allows none.
+        allowed_hosts: Names besides loopback's under which a service without keys may be addressed.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    threads: int = 64
+    require_key: bool = False
+    key_file: Path | None = None
+    deadline_s: float = 30.0
+    drain_s: float = 0.0
+    graceful_s: float = 30.0
+    queue_size: int | None = None
+    max_batch: int = 32
+    max_wait_ms: float = 2.0
+    dispatchers: int = 2
+    cache_entries: int = 1024
+    cors_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("port", 0, 65_535),
+            ("threads", 2, 1024),
+            ("queue_limit", 1, self.threads - 1),
+            ("max_batch", 1, 1024),
+            ("dispatchers", 1, 64),
+            ("cache_entries", 0, 1_000_000),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InvalidOptionError(f"{name.replace('limit', 'size')} is {value}, wanted {low:,} to {high:,}")
+        for name, least in (("deadline_s", 0.001), ("drain_s", 0.0), ("graceful_s", 0.0), ("max_wait_ms", 0.0)):
+            value = getattr(self, name)
+            if not least <= value <= 86_400:
+                raise InvalidOptionError(f"{name} is {value}, wanted {least:g} to 86,400")
+
+    @property
+    def queue_limit(self) -> int:
+        """Return how many queries may wait."""
+        return max(1, self.threads * 3 // 4) if self.queue_size is None else self.queue_size
+
+    @property
+    def on_loopback(self) -> bool:
+        """Tell whether only programs of this machine can reach the service."""
+        return is_loopback(self.host)
+
+    @property
+    def needs_key(self) -> bool:
+        """Tell whether requests need an API key: always when other machines can reach the service."""
+        return self.require_key or not self.on_loopback

@@ -1,0 +1,79 @@
+"""Verification in the background: one at a time, the last result kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from kbengine.errors import KBError
+
+if TYPE_CHECKING:
+    from storage.verify import VerifyReport
+
+
+@dataclass(frozen=True)
+class VerifyState:
+    """The last verification of this process.
+
+    Attributes:
+        state: What is going on: `failed` means that the verification itself could not be done.
+        started_at: When it began, ISO 8601 in UTC.
+        finished_at: When it ended.
+        report: Of the last one that was done; kept while the next is running.
+        problem: Why the last one failed.
+    """
+
+    state: Literal["never", "running", "done", "failed"] = "never"
+    started_at: str | None = None
+    finished_at: str | None = None
+    report: VerifyReport | None = None
+    problem: str | None = None
+
+
+class Verification:
+    """Runs `verify` in a thread of its own, on demand."""
+
+    def __init__(self, verify: Callable[[], VerifyReport]) -> None:
+        self._verify = verify
+        self._lock = threading.Lock()
+        self._state = VerifyState()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def state(self) -> VerifyState:
+        """Return what is going on and the last result."""
+        return self._state
+
+    def start(self) -> VerifyState:
+        """Return the state after a verification was begun, unless one is running."""
+        with self._lock:
+            if self._state.state != "running":
+                self._state = replace(self._state, state="running", started_at=_now(), finished_at=None, problem=None)
+                self._thread = threading.Thread(target=self._run, name="kbengine-verify", daemon=True)
+                self._thread.start()
+            return self._state
+
+    def wait(self) -> VerifyState:
+        """Return the state when nothing is running any more."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+        return self._state
+
+    def _run(self) -> None:
+        try:
+            report = self._verify()
+        except KBError as error:
+            self._state = replace(self._state, state="failed", finished_at=_now(), problem=error.message)
+        except Exception as error:
+            self._state = replace(self._state, state="failed", finished_at=_now(), problem=type(error).__name__)
+            raise
+        else:
+            self._state = replace(self._state, state="done", finished_at=_now(), report=report)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,101 @@
+"""Changes of the knowledge base: one after the other, in one thread, each under the name its caller gave it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from web.errors import IdempotencyConflictError, QueueFullError, StoppingError
+
+if TYPE_CHECKING:
+    from kbengine.knowledge_base import KnowledgeBase
+
+T = TypeVar("T")
+
+MAX_WAITING_WRITES = 16
+_DIGITS = 32
+
+
+def operation_name(op_id: str, payload: Any) -> str:
+    """Return the name under which the operation is committed: the caller's name and what was asked, both hashed.
+
+    The payload is part of it, so that one name used for two different things is noticed, also after a restart.
+    """
+    text = json.dumps(payload, sort_keys=True, ensure_ascii=True, default=str)
+    return f"{_prefix(op_id)}{_digest(text)}"
+
+
+class Writes:
+    """The one thread that changes a knowledge base; callers wait for their change to be durable."""
+
+    def __init__(self, knowledge_base: KnowledgeBase) -> None:
+        self._knowledge_base = knowledge_base
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kbengine-writes")
+        self._lock = threading.Lock()
+        self._pending = 0
+        self._last = time.monotonic()
+        self._stopping = False
+
+    @property
+    def pending(self) -> int:
+        """Return how many changes are running or waiting."""
+        return self._pending
+
+    @property
+    def idle_s(self) -> float:
+        """Return the seconds since the last change ended; 0 while one is under way."""
+        return 0.0 if self._pending else time.monotonic() - self._last
+
+    def run(self, change: Callable[[str | None], T], op_id: str | None, payload: Any) -> T:
+        """Return what `change` returns, called with the operation's name after all earlier changes.
+
+        Raises:
+            QueueFullError: too many changes wait.
+            IdempotencyConflictError: `op_id` named a change with another payload before.
+            StoppingError: the service is stopping.
+        """
+        with self._lock:
+            if self._stopping:
+                raise StoppingError("the service is stopping; send the change to it again when it is back")
+            if self._pending >= MAX_WAITING_WRITES:
+                raise QueueFullError(
+                    f"{self._pending} changes are waiting, {MAX_WAITING_WRITES} may; try again later", retry_after_s=5
+                )
+            self._pending += 1
+        try:
+            return self._pool.submit(self._change, change, op_id, payload).result()
+        finally:
+            with self._lock:
+                self._pending -= 1
+                self._last = time.monotonic()
+
+    def close(self) -> None:
+        """Finish the changes that were accepted and refuse later ones."""
+        with self._lock:
+            self._stopping = True
+        self._pool.shutdown(wait=True)
+
+    def _change(self, change: Callable[[str | None], T], op_id: str | None, payload: Any) -> T:
+        if op_id is None:
+            return change(None)
+        name = operation_name(op_id, payload)
+        earlier = self._knowledge_base.reader.op_ids(_prefix(op_id))
+        if earlier and name not in earlier:
+            raise IdempotencyConflictError(
+                "this idempotency key was used for something else before; use a new key for each change, and the same "
+                "one only to send the same change again"
+            )
+        return change(name)
+
+
+def _prefix(op_id: str) -> str:
+    return f"http:{_digest(op_id)}:"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
