@@ -101,7 +101,7 @@ def full_plan() -> Plan:
 
 
 def tiny_plan() -> Plan:
-    """Return the plan that shows on a CPU, in about three minutes of one core, that every part works."""
+    """Return the plan that shows on a CPU, in five minutes of processor time, that every part works."""
     model = ModelOptions(frozen="embeddings", max_passage_tokens=96)
     # A few steps make phrases better and passage vectors worse than those of the sentence encoder begun with.
     development = DevelopmentOptions(score="em", max_examples=60)
