@@ -29,7 +29,7 @@ Bool = NDArray[np.bool_]
 
 Retrieval = Literal["dense", "fused", "both"]
 RETRIEVALS: tuple[Retrieval, ...] = get_args(Retrieval)
-PHRASES_ALONE = Weights(phrase=1.0, passage=0.0, lexical=0.0)
+PHRASES_ALONE = Weights(phrase=1.0, passage=0.0, lexical=0.0, sparse=0.0)
 _MAX_RETRIES = 5
 
 

@@ -49,7 +49,7 @@ class TuningOptions:
         retrieval: "dense", "fused" or "both"; see `CandidateSource`.
         refresh_steps: Optimiser steps after which candidates are retrieved with the encoder as it is then.
         scores: What a candidate is scored by: "phrase": its vectors alone, as in the papers; "fused": all signals with
-            each row's weights, so that the vectors learn what the others miss.
+            each row's weights (sparse vectors left out), so that the vectors learn what the others miss.
         passage: Weight of the marginal loss of passage vectors over the candidates' passages.
         passage_temperature: Cosines are divided by it.
         l2: Weight of the squared distance of the weights from the start.

@@ -19,6 +19,7 @@ Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Offset = Annotated[int, Field(ge=0, le=limits.TEXT_CHARS), Whole]
 Count = Annotated[int, Field(ge=1, le=limits.K), Whole]
 Lists = Annotated[int, Field(ge=1, le=1 << 20), Whole]
+EncoderName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 PhraseTokens = Annotated[int, Field(ge=1, le=64), Whole]
 Milliseconds = Annotated[int, Field(ge=50, le=3_600_000), Whole]
 SpanPair = Annotated[list[Offset], Field(min_length=2, max_length=2)]
@@ -51,6 +52,7 @@ class Options(Body):
     weights: WeightsBody | None = Field(None, description="Of the signals, instead of the task's own.")
     explain: bool = Field(False, description="Give the parts of each score.")
     truncate: bool = Field(False, description="Cut a text that is too long for the encoder instead of refusing it.")
+    encoder: EncoderName | None = Field(None, description="A query encoder tuned for the knowledge base, by name.")
     deadline_ms: Milliseconds | None = Field(
         None, description="Answer 504 after this time; the service's own deadline counts too."
     )
@@ -81,6 +83,7 @@ class TaskQuery(Options):
             truncate=self.truncate,
             nprobe=self.nprobe,
             strategy=self.strategy,
+            encoder=self.encoder,
         )
 
 
@@ -177,6 +180,7 @@ class SearchQuery(Options):
             max_phrase_tokens=self.max_phrase_tokens,
             explain=self.explain,
             truncate=self.truncate,
+            encoder=self.encoder,
         )
 
 

@@ -11,6 +11,7 @@ from kbengine.errors import EncoderError, EncoderMismatchError, InvalidOptionErr
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.query import Query, SearchOptions, Weights
 from kbengine.reading.normalise import norm
+from kbengine.reindexing import ReindexOptions, reindex
 from kbengine.training.processes import join_processes
 from kbengine.training.task import Evaluation, Position
 from kbengine.tuning.candidates import CandidateSource
@@ -22,6 +23,7 @@ from kbengine.tuning.task import TuningTask
 from kbengine.tuning.tuned_encoders import base_checkpoint
 from kbengine.tuning.tuning import TUNING_FILE, prepare, run_directory, tune
 from tests.kbengine.tuning.tuning_world import PLANTED, fast_options, open_world, planted_rows
+from tests.tiny_encoder import SENTENCES
 
 PHRASES = Weights(1, 0, 0)
 
@@ -157,6 +159,27 @@ def test_fused_scores_are_half_with_either_end(tmp_path) -> None:
     assert terms.total.item() == pytest.approx(expected.item(), rel=1e-3, abs=1e-5)
     terms.total.backward()
     assert any(parameter.grad.any() for parameter in side.parameters() if parameter.grad is not None)
+
+
+@pytest.mark.parametrize(("kind", "drop_vectors"), [("exact", False), ("ivf-sq4", True), ("opq4", True)])
+def test_tuning_learns_on_every_kind_of_index(tmp_path, kind, drop_vectors) -> None:
+    """Also where quantised vectors are all there is: candidates are what the index decodes."""
+    with open_world(tmp_path) as knowledge_base:
+        encoder = knowledge_base.encoder
+        # A product quantiser wants 256 vectors.
+        knowledge_base.add([{"id": f"r{i}", "title": "", "text": text[::-1]} for i, text in enumerate(SENTENCES)])
+    reindex(tmp_path / "kb", ReindexOptions(ann={"kind": kind}, drop_vectors=drop_vectors), out=tmp_path / "other")
+    with KnowledgeBase.open(tmp_path / "other", encoder) as knowledge_base:
+        source = CandidateSource(knowledge_base.searcher(), top_k=50, retrieval="dense", loss="doc")
+        found = source.find(planted_rows(), encoder)
+        encoded = encoder.encode_queries([row.query.input for row in planted_rows()])
+        scores = (found.start[0] @ encoded.start[0] + found.end[0] @ encoded.end[0])[found.is_phrase[0]]
+        best = knowledge_base.search(PLANTED[0][0], k=1, weights=PHRASES).hits[0]
+        assert scores.max() == pytest.approx(best.score, rel=1e-4)
+
+        done = tune(knowledge_base, planted_rows(), "finder", fast_options(loss="doc"), score=right_documents)
+
+        assert done.report.best_score is not None and done.report.best_score >= 3
 
 
 def test_the_start_is_kept_when_nothing_beats_it(tmp_path) -> None:

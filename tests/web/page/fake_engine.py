@@ -98,6 +98,9 @@ class FakeEngine:
         self.verification = VerifyState()
         self.add_documents([CorpusDocument("vell", "Vell", passages=(CorpusPassage(2, TEXT, "Harbour"),))])
 
+    def fingerprint_of(self, encoder: str | None) -> str:
+        return self.encoder_fingerprint
+
     def subscribe(self, observer: Any) -> None:
         """Nothing is observed."""
 
