@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -191,19 +192,23 @@ class PassageRecord:
     section: str | None = None
     char_offset: int = 0
 
-    @property
+    @cached_property
     def offsets(self) -> TokenOffsets:
-        """Ordinals, character offsets and numbers of the kept tokens."""
+        """Ordinals, character offsets and numbers of the kept tokens; unpacked once, as many hits share a passage."""
         return unpack_offsets(self.packed_offsets, passage_id=self.passage_id)
 
     def characters(self, first_token_id: int, last_token_id: int) -> tuple[int, int] | None:
         """The half-open character range from the one token to the other, None unless both are stored."""
-        offsets = self.offsets
-        wanted = np.array([first_token_id, last_token_id]) - self.first_token_id
-        at = np.searchsorted(offsets.numbers, wanted)
-        if (wanted < 0).any() or (at >= len(offsets.numbers)).any() or (offsets.numbers[at] != wanted).any():
+        first, last = self._place(first_token_id), self._place(last_token_id)
+        if first is None or last is None:
             return None
-        return int(offsets.starts[at[0]]), int(offsets.ends[at[1]])
+        return int(self.offsets.starts[first]), int(self.offsets.ends[last])
+
+    def _place(self, token_id: int) -> int | None:
+        """The index of a kept token among the offsets, None unless it is one."""
+        numbers, wanted = self.offsets.numbers, token_id - self.first_token_id
+        place = int(numbers.searchsorted(wanted)) if wanted >= 0 else len(numbers)
+        return place if place < len(numbers) and int(numbers[place]) == wanted else None
 
 
 @dataclass(frozen=True, eq=False)
