@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_KB ?= demo-kb
 
-.PHONY: demo test test-slow lint types check format wheel-smoke quality clean
+.PHONY: demo test test-slow lint types check format wheel-smoke quality tuning clean
 
 $(VENV)/.runtime: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -48,6 +48,13 @@ $(VENV)/.benchmarks: $(VENV)/.development
 
 quality: $(VENV)/.benchmarks  ## predict and score every development set beside BM25 and a dense-passage baseline
 	$(BIN)/python -m benchmarks.quality --kb $(QUALITY_KB) --scratch $(SCRATCH)
+
+# TUNING_KB is a knowledge base of all pages that gets the tuned encoders; KBENGINE_KILT_DATA as above.
+TUNING_KB ?= $(QUALITY_KB)
+TUNING_MINUTES ?= 110
+
+tuning: $(VENV)/.benchmarks  ## tune the query encoder for every task in TUNING_MINUTES; a smaller run says so
+	$(BIN)/python -m recipes.tuning --kb $(TUNING_KB) --minutes $(TUNING_MINUTES)
 
 wheel-smoke: $(VENV)/.development  ## build the wheel, compare its file list, run it outside the checkout
 	PYTHON=$(BIN)/python bash .ci/wheel-smoke

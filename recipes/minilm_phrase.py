@@ -139,7 +139,12 @@ class Recipe:
 
     def train_on_rows(self) -> None:
         """Make the second encoder, from the first one and the teacher."""
-        recipe = replace(self.plan.rows, model=replace(self.plan.rows.model, init=str(self.work / "cloze")))
+        plan = self.plan.rows
+        recipe = replace(
+            plan,
+            data=replace(plan.data, similar_to=self.init),  # the sentence encoder, not what cloze questions made of it
+            model=replace(plan.model, init=str(self.work / "cloze")),
+        )
         reader = Reader.load(self.work / "teacher", device=recipe.loop.device)
         self.show(train_on(self.rows(), recipe, self.work / "rows", reader=reader, **self.common()).facts())
 

@@ -28,7 +28,7 @@ from storage.gpu import IndexDevice, uses_gpu
 from storage.merging import Replacement, replace_segments
 from storage.passage_tokens import update_passages
 from storage.quantiser import Quantiser
-from storage.quantiser_file import QuantiserFile, quantiser_path, read_quantiser, write_quantiser
+from storage.quantiser_file import QuantiserFile, read_quantiser, write_quantiser
 from storage.quantiser_training import sample_sizes, train_quantiser
 from storage.records import JSON
 from storage.segment import Segment, open_segment, segment_path
@@ -122,11 +122,9 @@ def reindex(
         np.ones(segment.n_rows, dtype=np.bool_) if threshold == -math.inf else kept_rows(segment, threshold)
         for segment in segments
     ]
-    new_quantisers: list[QuantiserFile] = []
     replacements: list[Replacement] = []
     try:
         setup, file, trained = _quantiser(session, settings, after, request, segments, keep, source, stage)
-        new_quantisers += [file] if file is not None and (trained or source != session.segment_directory) else []
         drop = request.drop_vectors or settings.drops_vectors
         after = dataclasses.replace(after, quantiser={} if file is None else {**file.to_json(), "drop_vectors": drop})
         if request.filter is not None or drop != settings.drops_vectors or source != session.segment_directory:
@@ -149,8 +147,8 @@ def reindex(
                 write_setting(connection, name, getattr(after, name))
     except BaseException:
         session.discard([_new(replacement).file for replacement in replacements])
-        for unused in new_quantisers:
-            quantiser_path(session.segment_directory, unused.name).unlink(missing_ok=True)
+        # A new quantiser stays: should the commit have taken place after all, it is needed; if not, the next open
+        # removes it.
         raise
     if replacements and source == session.segment_directory:
         session.unlink([row.file.name for row in rows])

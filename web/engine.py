@@ -123,12 +123,20 @@ class Engine:
     @property
     def encoder_fingerprint(self) -> str:
         """Return the fingerprint of the encoder."""
-        return self._knowledge_base.encoder.fingerprint
+        return self._knowledge_base.encoder_for().fingerprint
+
+    def fingerprint_of(self, encoder: str | None) -> str:
+        """Return the fingerprint of a tuned encoder as it is stored now, None for the encoder itself.
+
+        Raises:
+            UnknownEncoderError: there is none of the name.
+        """
+        return self._knowledge_base.encoder_for(encoder).fingerprint
 
     @property
     def encoder_name(self) -> str:
         """Return the name of the encoder."""
-        return self._knowledge_base.encoder.name
+        return self._knowledge_base.encoder_for().name
 
     @property
     def calibrated_tasks(self) -> frozenset[Task]:

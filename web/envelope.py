@@ -13,11 +13,17 @@ if TYPE_CHECKING:
     from web.engine import Engine
 
 
-def envelope(result: TaskAnswer | SearchResult, engine: Engine) -> dict[str, Any]:
-    """Return the answer to a task's request, or to a plain search, as plain JSON values."""
+def envelope(result: TaskAnswer | SearchResult, engine: Engine, *, encoder: str | None = None) -> dict[str, Any]:
+    """Return the answer to a task's request, or to a plain search, as plain JSON values.
+
+    Args:
+        result: the answer.
+        engine: what gave it.
+        encoder: the tuned encoder that was asked for by name.
+    """
     record = _search_json(result) if isinstance(result, SearchResult) else result.to_json()
     fingerprint = record.pop("encoder")
-    return {**record, "model": {"encoder": engine.encoder_name, "fingerprint": fingerprint}, "cached": False}
+    return {**record, "model": {"encoder": encoder or engine.encoder_name, "fingerprint": fingerprint}, "cached": False}
 
 
 def _search_json(result: SearchResult) -> dict[str, Any]:

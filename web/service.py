@@ -98,7 +98,7 @@ class Service:
 
     def tag(self, request: TaskRequest | SearchRequest, options: AnswerOptions | SearchOptions) -> str:
         """Return the entity tag that an answer to the request has at the newest generation."""
-        return self._tag(request, options, self.engine.generation)
+        return self._tag(request, options, self.engine.generation, self.engine.fingerprint_of(options.encoder))
 
     def kept(self, request: TaskRequest | SearchRequest, options: AnswerOptions | SearchOptions) -> Reply | None:
         """Return the answer that an equal request had at the newest generation, None when none is kept."""
@@ -110,12 +110,12 @@ class Service:
         body = {**body, "cached": True}
         return Reply(body, to_json(body), tag)
 
-    def _tag(self, request: Any, options: Any, generation: int) -> str:
-        return cache_tag(generation, self.engine.encoder_fingerprint, request, options)
+    def _tag(self, request: Any, options: Any, generation: int, encoder: str) -> str:
+        return cache_tag(generation, encoder, request, options)
 
     def _keep(self, request: Any, options: Any, result: TaskAnswer | SearchResult) -> Reply:
-        body = envelope(result, self.engine)
-        reply = Reply(body, to_json(body), self._tag(request, options, result.generation))
+        body = envelope(result, self.engine, encoder=options.encoder)
+        reply = Reply(body, to_json(body), self._tag(request, options, result.generation, result.encoder))
         self.cache.put(reply.tag, body, len(reply.data))
         return reply
 

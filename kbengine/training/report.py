@@ -18,6 +18,7 @@ from storage.durable import write_durably
 
 REPORT_FILE = "report.json"
 CURVES_FILE = "curves.png"
+_MOST_CURVES = 12
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,10 @@ def draw_curves(directory: Path) -> Path:
     for name in dict.fromkeys(name for record in steps for name in record["parts"]):
         having = [record for record in steps if name in record["parts"]]
         losses.plot([r["step"] for r in having], [r["parts"][name] for r in having], label=name, linewidth=1)
-    for name in dict.fromkeys(name for record in evaluations for name in record["measures"]):
+    names = list(dict.fromkeys(name for record in evaluations for name in record["measures"]))
+    if len(names) > _MOST_CURVES:  # of many files only the means can be told apart
+        names = [name for name in names if name.startswith("mean ")][:_MOST_CURVES]
+    for name in names:
         having = [record for record in evaluations if name in record["measures"]]
         scores.plot([r["step"] for r in having], [r["measures"][name] for r in having], marker=".", label=name)
     losses.set(title="training losses", xlabel="step")

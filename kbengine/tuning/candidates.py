@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.errors import StateError
-from kbengine.query import SearchOptions, Weights
+from kbengine.lexical import lexical_signals
+from kbengine.query import Query, SearchOptions, Weights
 from kbengine.reading.normalise import norm
 from kbengine.tuning.losses import Loss
 from kbengine.tuning.rows import TuningRow
@@ -28,7 +29,7 @@ Bool = NDArray[np.bool_]
 
 Retrieval = Literal["dense", "fused", "both"]
 RETRIEVALS: tuple[Retrieval, ...] = get_args(Retrieval)
-PHRASES_ALONE = Weights(phrase=1.0, passage=0.0, lexical=0.0)
+PHRASES_ALONE = Weights(phrase=1.0, passage=0.0, lexical=0.0, sparse=0.0)
 _MAX_RETRIES = 5
 
 
@@ -44,6 +45,8 @@ class Candidates:
         passage: float32 (B, P, d), the vectors of the passages that the phrases are of, of norm 1.
         is_passage: bool (B, P), false at padding.
         is_right_passage: bool (B, P), passages that hold a right phrase.
+        passage_of: int64 (B, C), the place among the P of each phrase's passage, 0 at padding.
+        lexical: float32 (B, C), the weighted lexical part of each phrase's fused score, 0 at padding.
     """
 
     start: Float32
@@ -53,6 +56,8 @@ class Candidates:
     passage: Float32
     is_passage: Bool
     is_right_passage: Bool
+    passage_of: Int64
+    lexical: Float32
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,24 @@ class CandidateSource:
                 found.append(self._searcher.candidates(snapshot, queries, encoded, options))
             judged = self._judged(snapshot, rows, [list(each) for each in zip(*found, strict=True)])
             if judged is not None:
-                return _padded(snapshot, judged)
+                return _padded(snapshot, judged, self._lexical(snapshot, queries, judged))
         raise StateError(f"the knowledge base was compacted {_MAX_RETRIES} times during one search; try again")
 
     def _weightings(self) -> list[Weights | None]:
         """Return the weights to search with, None for each query's own."""
         both: list[Weights | None] = [PHRASES_ALONE, None]
         return {"dense": both[:1], "fused": both[1:], "both": both}[self._retrieval]
+
+    def _lexical(self, snapshot: Snapshot, queries: Sequence[Query], found: Sequence[_Found]) -> list[Float32]:
+        """Return the weighted lexical part of each phrase's fused score, float32 (c,) for each query."""
+        parts = []
+        signals = lexical_signals(self._reader, snapshot, queries, [query.weights for query in queries])
+        for query, each, signal in zip(queries, found, signals, strict=True):
+            scores = np.zeros(len(each.passages), dtype=np.float32)
+            if signal is not None:
+                scores = signal.scores[each.passages] * np.float32(query.weights.lexical)
+            parts.append(scores.astype(np.float32))
+        return parts
 
     def _judged(
         self, snapshot: Snapshot, rows: Sequence[TuningRow], found: Sequence[Sequence[ScoredPhrases]]
@@ -167,7 +183,7 @@ def _texts(passage: PassageRecord, first_tokens: Int64, last_tokens: Int64) -> l
     return [passage.text[start:end] for start, end in zip(*spans, strict=True)]
 
 
-def _padded(snapshot: Snapshot, found: Sequence[_Found]) -> Candidates:
+def _padded(snapshot: Snapshot, found: Sequence[_Found], lexical_parts: Sequence[Float32]) -> Candidates:
     """Return the phrases of all queries as arrays, each vector decoded once."""
     B, C = len(found), max(1, *(len(each.first_rows) for each in found))
     rows, places = np.unique(
@@ -181,6 +197,8 @@ def _padded(snapshot: Snapshot, found: Sequence[_Found]) -> Candidates:
     P = max(1, *(len(each) for each in distinct))
     passage = np.zeros((B, P, d), dtype=np.float32)
     is_passage, is_right_passage = (np.zeros((B, P), dtype=np.bool_) for _ in range(2))
+    passage_of = np.zeros((B, C), dtype=np.int64)
+    lexical = np.zeros((B, C), dtype=np.float32)
     position = 0
     for i, each in enumerate(found):
         n = len(each.first_rows)
@@ -189,7 +207,9 @@ def _padded(snapshot: Snapshot, found: Sequence[_Found]) -> Candidates:
         position += 2 * n
         is_phrase[i, :n] = True
         is_right[i, :n] = each.is_right
+        passage_of[i, :n] = np.searchsorted(distinct[i], each.passages)
+        lexical[i, :n] = lexical_parts[i]
         passage[i, : len(distinct[i])] = snapshot.passage_vectors(distinct[i])
         is_passage[i, : len(distinct[i])] = True
         is_right_passage[i, : len(distinct[i])] = np.isin(distinct[i], each.passages[each.is_right])
-    return Candidates(start, end, is_phrase, is_right, passage, is_passage, is_right_passage)
+    return Candidates(start, end, is_phrase, is_right, passage, is_passage, is_right_passage, passage_of, lexical)

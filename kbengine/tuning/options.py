@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from kbengine.training.options import LoopOptions, require, require_count
 from kbengine.training.recipe import read_recipe
@@ -15,6 +15,8 @@ from kbengine.tuning.deltas import ParameterOptions
 from kbengine.tuning.losses import LOSSES, Loss
 from kbengine.tuning.mixing import MIXINGS, Mixing
 
+Scores = Literal["phrase", "fused"]
+SCORES: tuple[Scores, ...] = get_args(Scores)
 MAX_TOP_K = 1000
 
 
@@ -46,6 +48,8 @@ class TuningOptions:
         top_k: Candidates of each query and way of retrieval.
         retrieval: "dense", "fused" or "both"; see `CandidateSource`.
         refresh_steps: Optimiser steps after which candidates are retrieved with the encoder as it is then.
+        scores: What a candidate is scored by: "phrase": its vectors alone, as in the papers; "fused": all signals with
+            each row's weights (sparse vectors left out), so that the vectors learn what the others miss.
         passage: Weight of the marginal loss of passage vectors over the candidates' passages.
         passage_temperature: Cosines are divided by it.
         l2: Weight of the squared distance of the weights from the start.
@@ -62,6 +66,7 @@ class TuningOptions:
     top_k: int = 100
     retrieval: Retrieval = "both"
     refresh_steps: int = 1
+    scores: Scores = "phrase"
     passage: float = 1.0
     passage_temperature: float = 0.05
     l2: float = 0.0
@@ -73,7 +78,7 @@ class TuningOptions:
     loop: TuningLoop = field(default_factory=TuningLoop)
 
     def __post_init__(self) -> None:
-        for name, wanted in (("loss", LOSSES), ("retrieval", RETRIEVALS), ("mixing", MIXINGS)):
+        for name, wanted in (("loss", LOSSES), ("retrieval", RETRIEVALS), ("mixing", MIXINGS), ("scores", SCORES)):
             value = getattr(self, name)
             require(value in wanted, name, value, f"one of {', '.join(wanted)}")
         for name in ("passage", "l2", "kl"):

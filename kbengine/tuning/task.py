@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from kbengine.encoders.query_input import QueryIds
 from kbengine.errors import TrainingDataError
 from kbengine.training.processes import Processes
 from kbengine.training.task import Evaluation, LossTerms, Position, TrainingTask
-from kbengine.tuning.candidates import CandidateSource
+from kbengine.tuning.candidates import Candidates, CandidateSource
 from kbengine.tuning.losses import closeness_loss, marginal_loss, phrase_loss
 from kbengine.tuning.mixing import epoch_rows, source_shares
 from kbengine.tuning.options import TuningOptions
@@ -112,30 +113,24 @@ class TuningTask(TrainingTask[TuningBatch]):
         self._count(batch, np.any(found.is_right, axis=1).tolist(), position.epoch)
         ids, is_token = batch.ids.to(device), batch.is_token.to(device)
         query = self.model(ids, is_token)
-        start, end = (
-            torch.einsum("bd,bcd->bc", vectors.float(), torch.from_numpy(candidates).to(device))
-            for vectors, candidates in ((query.start, found.start), (query.end, found.end))
-        )
-        is_phrase, is_right = (torch.from_numpy(each).to(device) for each in (found.is_phrase, found.is_right))
-        parts: dict[str, Tensor] = {
-            options.loss: phrase_loss(start, end, is_right, is_phrase, separate_ends=options.separate_ends)
-        }
-        total = parts[options.loss]
+        start, end = _products(query.start, found.start), _products(query.end, found.end)
+        is_phrase, is_right = (_tensor(each, device) for each in (found.is_phrase, found.is_right))
+        cosines = torch.einsum("bd,bpd->bp", normalize(query.passage.float(), dim=1), _tensor(found.passage, device))
+        scores = (start, end) if options.scores == "phrase" else self._fused(batch, found, start, end, cosines)
+        loss = phrase_loss(*scores, is_right, is_phrase, separate_ends=options.separate_ends)
+        parts: dict[str, Tensor] = {options.loss: loss}
+        total = loss
         is_tuned = options.parameters.parameters != "heads" and self.base.config.has_passage_vector
         if options.passage and is_tuned:
-            passages = torch.from_numpy(found.passage).to(device)
-            cosines = torch.einsum("bd,bpd->bp", normalize(query.passage.float(), dim=1), passages)
             parts["passage_vector"] = marginal_loss(
                 cosines / options.passage_temperature,
-                torch.from_numpy(found.is_right_passage).to(device),
-                torch.from_numpy(found.is_passage).to(device),
+                _tensor(found.is_right_passage, device),
+                _tensor(found.is_passage, device),
             )
             total = total + options.passage * parts["passage_vector"]
         if options.kl:
             begun = self.model.start_vectors(ids, is_token)
-            before = torch.einsum("bd,bcd->bc", begun.start, torch.from_numpy(found.start).to(device)) + torch.einsum(
-                "bd,bcd->bc", begun.end, torch.from_numpy(found.end).to(device)
-            )
+            before = _products(begun.start, found.start) + _products(begun.end, found.end)
             parts["kl"] = closeness_loss(start + end, before, is_phrase)
             total = total + options.kl * parts["kl"]
         if options.l2:
@@ -143,6 +138,20 @@ class TuningTask(TrainingTask[TuningBatch]):
             total = total + options.l2 * parts["l2"]
         parts["with_right_candidate"] = (is_right & is_phrase).any(dim=1).float().mean()
         return LossTerms(total, parts)
+
+    def _fused(
+        self, batch: TuningBatch, found: Candidates, start: Tensor, end: Tensor, cosines: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the two halves of each phrase's fused score, (B, C) each, by its row's weights.
+
+        Half of what passage vectors and lexical search add goes to either end.
+        """
+        device = start.device
+        weights = [self.rows[i].query.weights for i in batch.rows]
+        phrase = torch.tensor([each.phrase for each in weights], device=device)[:, None]
+        passage = torch.tensor([each.passage for each in weights], device=device)[:, None]
+        rest = passage * cosines.gather(1, _tensor(found.passage_of, device)) + _tensor(found.lexical, device)
+        return phrase * start + rest / 2, phrase * end + rest / 2
 
     def evaluate(self, processes: Processes) -> Evaluation | None:  # noqa: ARG002  # every process measures the same
         """Return the development score of the encoder as it is."""
@@ -207,3 +216,12 @@ class TuningTask(TrainingTask[TuningBatch]):
         for row, found in zip(batch.rows, has_right, strict=True):
             self._counts[epoch, self._source_of[row], 0] += 1
             self._counts[epoch, self._source_of[row], 1] += not found
+
+
+def _products(queries: Tensor, candidates: NDArray[np.float32]) -> Tensor:
+    """Return the inner products of queries (B, d) with their own candidates (B, C, d), float32 (B, C)."""
+    return torch.einsum("bd,bcd->bc", queries.float(), _tensor(candidates, queries.device))
+
+
+def _tensor(array: NDArray[Any], device: torch.device) -> Tensor:
+    return torch.from_numpy(array).to(device)

@@ -42,6 +42,7 @@ class VectorEncoder:
 
     d = D
     fingerprint = FINGERPRINT
+    passage_fingerprint = FINGERPRINT
     name = "synthetic"
     max_phrase_tokens = 4
     sparse = None

@@ -254,7 +254,7 @@ def test_another_encoder_is_refused(kb_path, encoder):
     """Vectors of one encoder mean nothing to another."""
 
     class Other:
-        d, name, fingerprint = encoder.d, "other", "0" * 64
+        d, name, fingerprint, passage_fingerprint = encoder.d, "other", "0" * 64, "1" * 64
 
     with pytest.raises(EncoderMismatchError, match="minilm-phrase"):
         KnowledgeBase.open(kb_path, Other())

@@ -6,9 +6,14 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from adapters.answerer import AnswerOptions
 from adapters.requests import QuestionRequest, SlotRequest
+from kbengine.encoders.checkpoint import read_checkpoint
+from kbengine.encoders.model import query_weights
+from kbengine.tuning.deltas import DELTA, ParameterOptions
+from kbengine.tuning.tuned_encoders import store_tuned
 from web.models.answers import AnswerEnvelope, BatchAnswer
 
 TEXT = "Marie Curie was born in Warsaw, which is not Paris."
@@ -221,3 +226,31 @@ def test_many_callers_at_once_have_each_its_own_answer(make_service):
         assert one["mention"] == many["mention"] == body.get("span"), path
         assert [each["text"] for each in one["answers"]] == [each["text"] for each in many["answers"]], body
         assert one["query_tokens"] == many["query_tokens"]
+
+
+def test_a_tuned_encoder_is_asked_for_by_name(service):
+    """It may appear and be replaced while the service runs; answers name it, and kept ones are not mixed up."""
+    assert service.post("/v1/question", {"text": "who", "encoder": "linker"}).status_code == 404
+    assert service.post("/v1/question", {"text": "who", "encoder": "../x"}).status_code == 422
+    seen = []
+    for size in (0.5, -1.0):
+        store_constant(service.engine._knowledge_base, size)
+        bodies = [service.post("/v1/question", {"text": "who", "encoder": "linker"}).json for _ in range(2)]
+        assert [body["cached"] for body in bodies] == [False, True]
+        assert {body["model"]["encoder"] for body in bodies} == {"linker"}
+        seen.append(bodies[1]["model"]["fingerprint"])
+    plain = service.post("/v1/question", {"text": "who"}).json
+    assert plain["model"]["encoder"] == service.engine.encoder_name
+
+    assert len({*seen, plain["model"]["fingerprint"]}) == 3
+    service.engine._knowledge_base.delete_encoder("linker")
+    gone = service.post("/v1/search", {"text": "who", "encoder": "linker"})
+    assert (gone.status_code, gone.json["code"]) == (404, "unknown_encoder")
+
+
+def store_constant(knowledge_base, size):
+    """Store the encoder "linker", whose start head's weights are moved by a constant."""
+    base = query_weights(read_checkpoint(knowledge_base.encoder.directory).weights)
+    heads = {DELTA + name: torch.full_like(each, size) for name, each in base.items() if "start_head" in name}
+    options = ParameterOptions("heads")
+    store_tuned(knowledge_base.path, "linker", heads, base=knowledge_base.encoder, options=options, tasks=(), report={})

@@ -37,7 +37,7 @@ class PartsBody(Body):
     end: float
     passage: float
     lexical: float
-    sparse: float
+    sparse: float = Field(0.0, description="Of n-grams around the phrase; 0 where no sparse rows are stored.")
 
 
 class ProvenanceBody(Body):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from kbengine.query import Effort, SearchOptions, Unit, Weights
+from kbengine.query import Effort, SearchOptions, Strategy, Unit, Weights
 from web import limits
 from web.engine import SearchRequest
 from web.models.base import Body, Text, Whole
@@ -19,13 +19,17 @@ Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Offset = Annotated[int, Field(ge=0, le=limits.TEXT_CHARS), Whole]
 Count = Annotated[int, Field(ge=1, le=limits.K), Whole]
 Lists = Annotated[int, Field(ge=1, le=1 << 20), Whole]
+EncoderName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 PhraseTokens = Annotated[int, Field(ge=1, le=64), Whole]
 Milliseconds = Annotated[int, Field(ge=50, le=3_600_000), Whole]
 SpanPair = Annotated[list[Offset], Field(min_length=2, max_length=2)]
 
 
 class WeightsBody(Body):
-    """Weights: score = phrase · (phrase score + sparse · sparse score) + passage · … + lexical · …."""
+    """The weights of the signals: score = phrase, passage and lexical part, each times its weight.
+
+    The sparse part counts as a part of the phrase's, times its own weight.
+    """
 
     phrase: Weight
     passage: Weight
@@ -44,9 +48,11 @@ class Options(Body):
     unit: Unit | None = Field(None, description="What an answer is.")
     effort: Effort = Field("normal", description="How many candidates are looked at.")
     nprobe: Lists | None = Field(None, description="Clusters probed per segment, instead of effort.")
+    strategy: Strategy | None = Field(None, description="Where candidates come from; by default the task's, hybrid.")
     weights: WeightsBody | None = Field(None, description="Of the signals, instead of the task's own.")
     explain: bool = Field(False, description="Give the parts of each score.")
     truncate: bool = Field(False, description="Cut a text that is too long for the encoder instead of refusing it.")
+    encoder: EncoderName | None = Field(None, description="A query encoder tuned for the knowledge base, by name.")
     deadline_ms: Milliseconds | None = Field(
         None, description="Answer 504 after this time; the service's own deadline counts too."
     )
@@ -76,6 +82,8 @@ class TaskQuery(Options):
             explain=self.explain,
             truncate=self.truncate,
             nprobe=self.nprobe,
+            strategy=self.strategy,
+            encoder=self.encoder,
         )
 
 
@@ -168,9 +176,11 @@ class SearchQuery(Options):
             weights=None if self.weights is None else self.weights.weights(),
             effort=self.effort,
             nprobe=self.nprobe,
+            strategy=self.strategy,
             max_phrase_tokens=self.max_phrase_tokens,
             explain=self.explain,
             truncate=self.truncate,
+            encoder=self.encoder,
         )
 
 

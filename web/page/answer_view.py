@@ -19,6 +19,7 @@ PART_NAMES = {
     "end": "how well the phrase's last word fits the query",
     "passage": "how close the whole passage is to the query",
     "lexical": "how many of the query's rare words the title and passage share",
+    "sparse": "which of the query's words stand around the phrase",
 }
 """What each part of a score says, in words."""
 
@@ -202,6 +203,8 @@ def _part_bars(evidence: Evidence) -> tuple[Bar, ...]:
     if evidence.parts is None:
         return ()
     values = {name: float(getattr(evidence.parts, name)) for name in PART_NAMES}
+    if not values["sparse"]:
+        del values["sparse"]  # most knowledge bases store no sparse rows
     edges = [0.0]
     for value in values.values():
         edges.append(edges[-1] + value)

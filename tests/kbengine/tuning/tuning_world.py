@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import shutil
+import tempfile
 from pathlib import Path
 
 from kbengine.encoders.encoder import Encoder
@@ -22,12 +26,20 @@ PLANTED = (
 )
 
 
+@functools.cache
+def _built(architecture: str) -> Path:
+    """Return a folder with the encoder and the knowledge base, built once."""
+    folder = Path(tempfile.mkdtemp(prefix="kbengine-tuning-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = write_tiny_encoder(folder / "encoder", architecture=architecture)
+    build_small_kb(folder / "kb", Encoder.load(path, device="cpu", dtype="float32"))
+    return folder
+
+
 def open_world(folder: Path, *, architecture: str = "shared-query") -> KnowledgeBase:
     """Return the knowledge base, open with a tiny encoder that has a directory."""
-    encoder = Encoder.load(
-        write_tiny_encoder(folder / "encoder", architecture=architecture), device="cpu", dtype="float32"
-    )
-    build_small_kb(folder / "kb", encoder)
+    shutil.copytree(_built(architecture), folder, dirs_exist_ok=True)
+    encoder = Encoder.load(folder / "encoder", device="cpu", dtype="float32")
     return KnowledgeBase.open(folder / "kb", encoder)
 
 
@@ -51,6 +63,11 @@ def fast_options(**changes) -> TuningOptions:
     """Return options that overfit the planted rows within a second or two."""
     optimizer = OptimizerOptions(learning_rate=changes.pop("rate", 1e-2), warmup_fraction=0.0)
     loop = TuningLoop(
-        epochs=changes.pop("epochs", 12), batch_size=5, device="cpu", log_every_steps=1, optimizer=optimizer
+        epochs=changes.pop("epochs", 12),
+        batch_size=5,
+        device="cpu",
+        evaluate_every_steps=1000,  # before the first step and after the last
+        checkpoint_every_steps=1000,
+        optimizer=optimizer,
     )
     return TuningOptions(**({"loop": loop, "retrieval": "both", "top_k": 50} | changes))

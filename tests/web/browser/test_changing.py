@@ -32,6 +32,7 @@ def test_added_answered_deleted_gone_undone(browser, demo, with_scripts):
         undo_page = page.url
 
         page.get_by_role("link", name="Ask again").click()
+        expect(page.locator(".answer")).to_have_count(3)
         assert "Maren Tolvik" not in page.locator("main").inner_text()
 
         page.goto(undo_page)

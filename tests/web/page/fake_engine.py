@@ -98,6 +98,9 @@ class FakeEngine:
         self.verification = VerifyState()
         self.add_documents([CorpusDocument("vell", "Vell", passages=(CorpusPassage(2, TEXT, "Harbour"),))])
 
+    def fingerprint_of(self, encoder: str | None) -> str:
+        return self.encoder_fingerprint
+
     def subscribe(self, observer: Any) -> None:
         """Nothing is observed."""
 
@@ -194,6 +197,7 @@ class FakeEngine:
             segments=2,
             segment_rows=12,
             bytes_by_kind={"database": 3000, "segments": 2_000_000, "index": 0, "encoders": 0},
+            bytes_by_use={"vectors": 1_500_000, "sparse": 0, "index": 0, "text": 503_000},
             last_commits=(HistoryEntry(self.generation, "2026-01-02T03:04:05.678+00:00", "add", 1, 0, 0, None),),
         )
 
