@@ -39,6 +39,7 @@ class Config:
     kb: Path
     queries: tuple[Path, ...]
     seconds: float
+    serve_options: tuple[str, ...] = ()
     k: int = 10
     seed: int = 13
 
@@ -157,8 +158,13 @@ def measure(config: Config) -> dict[str, Any]:
     """Return all figures."""
     all_bodies = read_bodies(config)
     bodies = (all_bodies[i % len(all_bodies)] for i in range(10**9))
-    figures: dict[str, Any] = {"k": config.k, "seconds_each": config.seconds, "distinct_queries": len(all_bodies)}
-    with served(config.kb) as port:
+    figures: dict[str, Any] = {
+        "k": config.k,
+        "seconds_each": config.seconds,
+        "distinct_queries": len(all_bodies),
+        "serve_options": list(config.serve_options),
+    }
+    with served(config.kb, config.serve_options) as port:
         for n_clients in (1, 8):
             measure_clients(port, n_clients, bodies, 2.0)  # warm-up
         for n_clients in CLIENTS:
@@ -174,12 +180,15 @@ def main() -> None:
     parser.add_argument("--kb", type=Path, required=True)
     parser.add_argument("--queries", type=Path, action="append", default=[])
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--serve-options", default="", help='of kbengine serve, such as "--dispatchers 2"')
     parser.add_argument("--name", default="service_load")
     arguments = parser.parse_args()
     write_result(
         arguments.name,
         "32 clients >= 2.5x the throughput of one client's sequential requests; one client p50 <= engine + 2 ms",
-        measure(Config(arguments.kb, tuple(arguments.queries), arguments.seconds)),
+        measure(
+            Config(arguments.kb, tuple(arguments.queries), arguments.seconds, tuple(arguments.serve_options.split()))
+        ),
     )
 
 

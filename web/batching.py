@@ -1,8 +1,8 @@
 """Micro-batching: requests that come at the same time are encoded and searched together, each with its own outcome.
 
-A few dispatcher threads run the batches. That is what makes them form (while they run, the next gathers), and it keeps
-the numeric libraries to a few thread pools: they start one for every thread that calls them. Two dispatchers overlap
-what one batch does in Python with what another does in the encoder.
+One or a few dispatcher threads run the batches. That is what makes them form (while they run, the next gathers), and it
+keeps the numeric libraries to a few thread pools: they start one for every thread that calls them. Two dispatchers
+overlap what one batch does in Python with what another does in the encoder, where there are cores for both.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BatchingOptions:
     max_batch: int = 32
     max_wait_ms: float = 2.0
     queue_size: int = 48
-    dispatchers: int = 2
+    dispatchers: int = 1
 
 
 @dataclass(eq=False)

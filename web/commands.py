@@ -51,7 +51,7 @@ def _json_option(function: F) -> F:
 )
 @click.option("--max-batch", default=32, show_default=True, help="Queries encoded and searched together.")
 @click.option("--max-wait-ms", default=2.0, show_default=True, help="How long a batch may wait for more queries.")
-@click.option("--dispatchers", default=2, show_default=True, help="Batches that run at once.")
+@click.option("--dispatchers", type=int, help="Batches that run at once; by default 1 on two cores, otherwise 2.")
 @click.option("--deadline-s", default=30.0, show_default=True, help="Seconds after which a query is answered 504.")
 @click.option("--drain-s", default=0.0, show_default=True, help="Seconds to go on taking requests after SIGTERM.")
 @click.option("--graceful-s", default=30.0, show_default=True, help="Seconds for requests in flight after that.")

@@ -168,7 +168,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         set_up_library_logs()
         try:
             batching = BatchingOptions(
-                settings.max_batch, settings.max_wait_ms, settings.queue_limit, settings.dispatchers
+                settings.max_batch, settings.max_wait_ms, settings.queue_limit, settings.dispatcher_count
             )
             self._engine = Engine.open(self._kb, EngineOptions(batching))
             return create_app(settings, self._engine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,8 @@ class ServiceSettings:
             threads; None is three quarters of those, which leaves threads for refusing and for everything else.
         max_batch: Queries encoded and searched together.
         max_wait_ms: How long a batch waits for more queries, and only when others are waiting already.
-        dispatchers: Batches that run at once.
+        dispatchers: Batches that run at once; None is one on a machine of two cores, which the encoder uses up, and two
+            on others, so that one batch's Python overlaps another's encoder.
         cache_entries: Answers kept; 0 keeps none.
         cors_origins: Origins whose pages may call the API; empty allows none.
         allowed_hosts: Names besides loopback's under which a service without keys may be addressed.
@@ -53,32 +55,38 @@ class ServiceSettings:
     queue_size: int | None = None
     max_batch: int = 32
     max_wait_ms: float = 2.0
-    dispatchers: int = 2
+    dispatchers: int | None = None
     cache_entries: int = 1024
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("port", 0, 65_535),
-            ("threads", 2, 1024),
-            ("queue_limit", 1, self.threads - 1),
-            ("max_batch", 1, 1024),
-            ("dispatchers", 1, 64),
-            ("cache_entries", 0, 1_000_000),
+        for name, value, low, high in (
+            ("port", self.port, 0, 65_535),
+            ("threads", self.threads, 2, 1024),
+            ("queue_size", self.queue_limit, 1, self.threads - 1),
+            ("max_batch", self.max_batch, 1, 1024),
+            ("dispatchers", self.dispatcher_count, 1, 64),
+            ("cache_entries", self.cache_entries, 0, 1_000_000),
         ):
-            value = getattr(self, name)
             if not low <= value <= high:
-                raise InvalidOptionError(f"{name.replace('limit', 'size')} is {value}, wanted {low:,} to {high:,}")
+                raise InvalidOptionError(f"{name} is {value}, wanted {low:,} to {high:,}")
         for name, least in (("deadline_s", 0.001), ("drain_s", 0.0), ("graceful_s", 0.0), ("max_wait_ms", 0.0)):
-            value = getattr(self, name)
-            if not least <= value <= 86_400:
-                raise InvalidOptionError(f"{name} is {value}, wanted {least:g} to 86,400")
+            seconds = getattr(self, name)
+            if not least <= seconds <= 86_400:
+                raise InvalidOptionError(f"{name} is {seconds}, wanted {least:g} to 86,400")
 
     @property
     def queue_limit(self) -> int:
         """Return how many queries may wait."""
         return max(1, self.threads * 3 // 4) if self.queue_size is None else self.queue_size
+
+    @property
+    def dispatcher_count(self) -> int:
+        """Return how many batches run at once."""
+        if self.dispatchers is not None:
+            return self.dispatchers
+        return 1 if len(os.sched_getaffinity(0)) <= 2 else 2
 
     @property
     def on_loopback(self) -> bool:
