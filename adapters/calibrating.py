@@ -21,7 +21,15 @@ from adapters.kilt.records import TaskRecord, read_gold
 from adapters.parsing import request_of
 from adapters.queries import query_of
 from adapters.tasks import MAX_INPUT_CHARS, Task
-from adapters.weight_fitting import SEEN_PASSAGES, SEEN_WITH, Candidates, WeightFit, candidates_of, fit_weights
+from adapters.weight_fitting import (
+    SEEN_PASSAGES,
+    SEEN_WITH,
+    SPARSE_WEIGHTS,
+    Candidates,
+    WeightFit,
+    candidates_of,
+    fit_weights,
+)
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.query import Query, Weights
@@ -44,7 +52,7 @@ class CalibrateOptions:
     """How to calibrate.
 
     Attributes:
-        with_weights: Whether to fit the passage and lexical weights too; else those in use stay.
+        with_weights: Whether to fit the passage, lexical and sparse weights too; else those in use stay.
         threshold_for: What the threshold is chosen for: `f1`, `precision=P`, `coverage=C` or `none`.
         rows: Records of each file, drawn at random where it has more.
         seed: Of the draw, the folds and the halves.
@@ -108,8 +116,15 @@ def calibrate(
     weight_fit: WeightFit | None = None
     weights = current
     if options.with_weights:
-        progress.begin("weights: searching", sum(len(each) for each in rows.values()), "")
-        candidates = {name: _candidates(knowledge_base, encoder, each, progress, tell) for name, each in rows.items()}
+        sparse_weights = {current.sparse, *(SPARSE_WEIGHTS if knowledge_base.has_sparse(encoder) else ())}
+        n_searches = len(sparse_weights) * sum(len(each) for each in rows.values())
+        progress.begin("weights: searching", n_searches, "")
+        candidates = {
+            sparse: {
+                name: _candidates(knowledge_base, encoder, each, sparse, progress, tell) for name, each in rows.items()
+            }
+            for sparse in sorted(sparse_weights)
+        }
         weight_fit = fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
         weights = weight_fit.weights
     progress.begin("probabilities: searching", sum(len(each) for each in rows.values()), "")
@@ -175,18 +190,20 @@ def _candidates(
     knowledge_base: KnowledgeBase,
     encoder: str | None,
     rows: Sequence[_Row],
+    sparse: float,
     progress: ProgressSink,
     notice: Callable[[str], None],
 ) -> list[Candidates]:
-    """Return the passages found for each record, with the unweighted parts of their scores."""
+    """Return the passages found for each record, with the parts of their scores, unweighted but for the sparse one."""
+    seen_with = replace(SEEN_WITH, sparse=sparse)
 
     def ask(batch: Sequence[_Row]) -> list[Candidates]:
-        queries = [replace(row.query, unit="passage", weights=SEEN_WITH) for row in batch]
+        queries = [replace(row.query, unit="passage", weights=seen_with) for row in batch]
         results = knowledge_base.search(queries, k=SEEN_PASSAGES, explain=True, truncate=True, encoder=encoder)
         return [
             candidates_of(
                 result.hits,
-                seen_with=SEEN_WITH,
+                seen_with=seen_with,
                 gold_answers=row.record.answers(),
                 gold_pages=_gold_pages(row.record),
             )

@@ -28,12 +28,14 @@ class SparseModelOptions:
         init: Name or directory of the phrase encoder that the heads are trained on.
         orders: Lengths of n-grams: 1, 2 or both.
         shared_heads: Whether queries go through the passages' own heads.
+        head_size: Dimensions that the heads project states to.
         top: N-grams kept of each stored token and side.
     """
 
     init: str = DEFAULT_ENCODER
     orders: tuple[int, ...] = (1, 2)
     shared_heads: bool = False
+    head_size: int = 64
     top: int = 16
 
     def __post_init__(self) -> None:
@@ -41,7 +43,7 @@ class SparseModelOptions:
 
     def config(self, hidden_size: int) -> SparseConfig:
         """Return the configuration of heads for states of this size."""
-        return SparseConfig(hidden_size, self.orders, self.shared_heads, self.top)
+        return SparseConfig(hidden_size, self.orders, self.shared_heads, self.head_size, self.top)
 
 
 @dataclass(frozen=True)
