@@ -23,7 +23,8 @@ class SparseOptions:
             them apart is what is to be learned. Counts for `in_batch` alone.
         as_stored: Whether only the heaviest n-grams of each token count in training too, as many as will be stored.
         dense_weight: Of the auxiliary loss on dense scores alone; it moves nothing but the encoders.
-        negatives: Whether each question gets the passage of a similar question to tell its own from.
+        negatives: Whether each question gets the passage of a similar question to tell its own from, as in the paper.
+            Off by default: with `in_batch` there are such passages in the batch, and half as many to encode.
         mining_pool: Questions among which the similar one is looked for, a random sample where there are more.
         noise_share: Share of the negative passages that are disturbed.
         noise_rate: Share of a disturbed passage's tokens that are cut, replaced or shuffled.
@@ -36,7 +37,7 @@ class SparseOptions:
     page_rows: int = 4
     as_stored: bool = True
     dense_weight: float = 1.0
-    negatives: bool = True
+    negatives: bool = False
     mining_pool: int = 20_000
     noise_share: float = 0.2
     noise_rate: float = 0.1
