@@ -119,7 +119,7 @@ def measure_task(knowledge_base: KnowledgeBase, task: Task, files: dict[str, Pat
     return {
         "weights": {name: vars(each) for name, each in fitted.items()},
         "tried": tried,
-        "rows": {name: sum(1 for _ in path.open(encoding="utf-8")) for name, path in scored_on.items()},
+        "rows": {name: len(read_rows(path)) for name, path in scored_on.items()},
         "combinations": table,
     }
 
@@ -160,24 +160,22 @@ def run(
             ranking = score_retrieval_files(gold, guess)
             found[name] = [{"Rprec": scores.rprec, "em": None} for _, scores in ranking.records]
             continue
-        inputs = [json.loads(line)["input"] for line in gold.read_text(encoding="utf-8").splitlines()]
-        answers = gold_answers(gold)
+        rows = read_rows(gold)
         found[name] = [
             {
                 "Rprec": each.pages.rprec,
                 "em": each.answers.em,
-                "input": inputs[each.gold_line - 1],
-                "answers": answers[each.gold_line - 1],
+                "input": rows[each.gold_line - 1]["input"],
+                "answers": [out["answer"] for out in rows[each.gold_line - 1]["output"] if out.get("answer")],
             }
             for each in score_files(gold, guess).records
         ]
     return found
 
 
-def gold_answers(gold: Path) -> list[list[str]]:
-    """Return the gold answers of each row."""
-    rows = (json.loads(line) for line in gold.read_text(encoding="utf-8").splitlines())
-    return [[output["answer"] for output in row["output"] if output.get("answer")] for row in rows]
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def figures(found: dict[str, list[Row]]) -> dict[str, Any]:
@@ -204,7 +202,7 @@ def latency(
     knowledge_base: KnowledgeBase, task: Task, files: dict[str, Path], strategy: Strategy, weights: Weights
 ) -> float:
     """Return the median milliseconds of one query at a time, from text to ten answers."""
-    texts = [json.loads(line)["input"] for path in files.values() for line in path.open(encoding="utf-8")]
+    texts = [row["input"] for path in files.values() for row in read_rows(path)]
     step = max(1, len(texts) // TIMED_QUERIES)
     times = []
     for text in texts[::step][:TIMED_QUERIES]:

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.kilt_sets import half_rows, page_files
 from benchmarks.strategies import Config, markdown, measure
 from kbengine.builder import CorpusOptions, build
-from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
 from kbengine.filtering import DEFAULT_FILTER
 from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.sparse.training_run import SparseModelOptions, SparseRecipe, run_sparse_training
@@ -39,6 +39,7 @@ class Plan:
     Attributes:
         data: The folder of KILT files.
         work: For everything that is made.
+        init: Name or directory of the phrase encoder.
         steps: Of the optimiser, of 24 rows each; the best of four development scores is kept.
         top: N-grams kept of each token and side.
         rows: Scored rows of each set in the table.
@@ -47,6 +48,7 @@ class Plan:
 
     data: Path
     work: Path
+    init: str = DEFAULT_ENCODER
     steps: int = 260
     top: int = 24
     rows: int = 120
@@ -83,7 +85,7 @@ def sparse_recipe(plan: Plan) -> SparseRecipe:
         pages=page_files(plan.data),
         exclude_pages=plan.data / "unseen_pages.txt",
     )
-    recipe = SparseRecipe(data=data, model=SparseModelOptions(top=plan.top))
+    recipe = SparseRecipe(data=data, model=SparseModelOptions(init=plan.init, top=plan.top))
     every = max(1, plan.steps // 4)
     return replace(recipe, loop=replace(recipe.loop, max_steps=plan.steps, evaluate_every_steps=every))
 

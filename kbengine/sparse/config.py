@@ -35,7 +35,7 @@ class SparseConfig:
     orders: tuple[int, ...] = (1, 2)
     shared_heads: bool = False
     head_size: int = 64
-    top: int = 16
+    top: int = 24
 
     def __post_init__(self) -> None:
         for name in ("hidden_size", "head_size"):

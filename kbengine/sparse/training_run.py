@@ -55,7 +55,7 @@ class SparseModelOptions:
     orders: tuple[int, ...] = (1, 2)
     shared_heads: bool = False
     head_size: int = 64
-    top: int = 16
+    top: int = 24
 
     def __post_init__(self) -> None:
         self.config(1)  # refuses what may not be
