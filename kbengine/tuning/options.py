@@ -43,7 +43,8 @@ class TuningOptions:
 
     Attributes:
         loss: What is right: "phrase": phrases that are an answer (Eq. 11); "doc": any phrase of a gold document;
-            "passage": any of a gold passage; "joint": an answer in a gold document.
+            "passage": any of a gold passage; "joint": an answer in a gold document; "task": what each row's task is
+            judged by.
         separate_ends: Add the same loss of start and end scores alone.
         top_k: Candidates of each query and way of retrieval.
         retrieval: "dense", "fused" or "both"; see `CandidateSource`.
