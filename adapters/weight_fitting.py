@@ -239,7 +239,8 @@ def _held_out(objectives: Sequence[Float32], seed: int) -> list[Int64]:
 
 def _chosen(values: Float32, pairs_of: int | Int64) -> Float32:
     """Return each record's value at the pair, the same one or its own, float32 (records,)."""
-    return values[np.arange(len(values)), pairs_of]
+    chosen: Float32 = values[np.arange(len(values)), pairs_of]
+    return chosen
 
 
 def _best_pair(objectives: Sequence[Float32]) -> int:
