@@ -40,9 +40,9 @@ LEAST_ROWS = 24
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What one experiment may take: seconds, and rows of a development file to choose the weights by."""
+    """What one experiment may take: seconds (None: as long as it takes), and development rows to choose the best by."""
 
-    seconds: float
+    seconds: float | None
     dev_rows: int
 
 
@@ -54,10 +54,12 @@ def run_experiment(
     n_rows = sum(len(read_gold_rows(file)) for file in train)
     n_dev = sum(len(read_gold_rows(file, limit=budget.dev_rows)) for file in dev)
     wanted, epochs = options.rows_per_epoch or n_rows, options.loop.epochs
-    search_s = seconds_a_search(kb, dev[0])
-    # Before training and after every epoch, each development row by two ways of ranking.
-    affordable = (budget.seconds / search_s - 2 * n_dev * (epochs + 1)) / (SEARCHES_A_ROW * epochs)
-    rows_per_epoch = max(LEAST_ROWS, min(wanted, int(affordable)))
+    rows_per_epoch = wanted
+    if budget.seconds is not None:
+        search_s = seconds_a_search(kb, dev[0])
+        # Before training and after every epoch, each development row by two ways of ranking.
+        affordable = (budget.seconds / search_s - 2 * n_dev * (epochs + 1)) / (SEARCHES_A_ROW * epochs)
+        rows_per_epoch = max(LEAST_ROWS, min(wanted, int(affordable)))
     with tempfile.TemporaryDirectory(prefix="kbengine-") as scratch, progress_for_terminal() as progress:
         request = TuneRequest(
             kb=kb,
@@ -80,7 +82,6 @@ def run_experiment(
         "rows_per_epoch": rows_per_epoch,
         "fewer_rows_for_lack_of_time": rows_per_epoch < wanted,
         "dev_rows": n_dev,
-        "seconds_a_search": round(search_s, 4),
         "elapsed_s": facts["elapsed_s"],
         "stored": facts["stored"],
         "best_step": facts["best_step"],
@@ -128,7 +129,7 @@ def _shown(measure: str) -> str:
 @click.option("--kb", type=click.Path(path_type=Path), required=True, help="A knowledge base of all pages; changed.")
 @click.option("--data", type=click.Path(path_type=Path), help="The folder of KILT sets (or KBENGINE_KILT_DATA).")
 @click.option("--only", multiple=True, type=click.Choice([each.name for each in EXPERIMENTS]))
-@click.option("--minutes", type=float, default=110.0, show_default=True, help="For all experiments together.")
+@click.option("--minutes", type=float, help="For all experiments together; by default as long as they take.")
 @click.option("--dev-rows", type=int, default=250, show_default=True, help="Of each file, to choose the weights by.")
 @click.option("--figure-rows", type=int, help="Of each file, for the figures at the end; by default all.")
 @click.option("--no-figures", is_flag=True, help="Only tune: the curves are all there is.")
@@ -139,7 +140,7 @@ def main(
     kb: Path,
     data: Path | None,
     only: tuple[str, ...],
-    minutes: float,
+    minutes: float | None,
     dev_rows: int,
     figure_rows: int | None,
     no_figures: bool,
@@ -156,7 +157,8 @@ def main(
     began = time.monotonic()
     for i, experiment in enumerate(chosen):
         options = read_tuning_options(None, [*COMMON, ("loss", experiment.loss), *experiment.options, *given])
-        seconds = (60 * minutes - (time.monotonic() - began)) / (len(chosen) - i)
+        left = None if minutes is None else 60 * minutes - (time.monotonic() - began)
+        seconds = None if left is None else left / (len(chosen) - i)
         named = dataclasses.replace(experiment, name=experiment.name + suffix)
         result = run_experiment(named, kb, folder, Budget(seconds, dev_rows), options)
         record["results"][named.name] = result

@@ -48,9 +48,10 @@ EASY_LINKS = ("el_wikilinks_easy",)
 COMMON: tuple[tuple[str, Any], ...] = (
     ("mixing", "root"),
     ("loop.dtype", "bfloat16"),
-    ("loop.batch_size", 12),
-    ("loop.epochs", 3),
-    ("loop.optimizer.learning_rate", 5e-5),
+    ("effort", "low"),
+    ("loop.batch_size", 16),
+    ("loop.epochs", 2),
+    ("loop.optimizer.learning_rate", 7e-5),
     ("loop.log_every_steps", 10),
 )
 EXPERIMENTS = (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kbengine.errors import StateError
 from kbengine.lexical import lexical_signals
-from kbengine.query import Query, SearchOptions, Weights
+from kbengine.query import Effort, Query, SearchOptions, Weights
 from kbengine.tuning.judging import FoundPhrases, Judge
 from kbengine.tuning.losses import Loss
 from kbengine.tuning.rows import TuningRow
@@ -66,7 +66,14 @@ class CandidateSource:
     """
 
     def __init__(
-        self, searcher: Searcher, *, top_k: int, retrieval: Retrieval, loss: Loss, with_lexical: bool = True
+        self,
+        searcher: Searcher,
+        *,
+        top_k: int,
+        retrieval: Retrieval,
+        loss: Loss,
+        effort: Effort = "normal",
+        with_lexical: bool = True,
     ) -> None:
         """Search the knowledge base that the searcher reads.
 
@@ -76,22 +83,22 @@ class CandidateSource:
             retrieval: "dense": the best by phrase vectors alone; "fused": the best by all signals, which finds answers
                 that the vectors miss; "both": all of these.
             loss: what is right.
+            effort: of the searches.
             with_lexical: whether `Candidates.lexical` is wanted; it is all zeros else, and costs nothing.
         """
         self._reader = searcher.reader
         self._searcher = searcher
         self._retrieval = retrieval
-        self._top_k = top_k
+        self._options = SearchOptions(k=top_k, effort=effort)
         self._judge = Judge(searcher.reader, loss)
         self._with_lexical = with_lexical
 
     def find(self, rows: Sequence[TuningRow], encoded: QueryVectors) -> Candidates:
         """Return the candidates of the rows' queries, found by their vectors in the newest commit."""
         queries = [row.query for row in rows]
-        options = SearchOptions(k=self._top_k)
         for _ in range(_MAX_RETRIES):
             snapshot = self._reader.snapshot()
-            searched = self._searcher.candidates(snapshot, queries, encoded, options, self._weightings(queries))
+            searched = self._searcher.candidates(snapshot, queries, encoded, self._options, self._weightings(queries))
             found = [_distinct(each) for each in searched]
             judged = self._judge.judge(snapshot, rows, found)
             if judged is not None:

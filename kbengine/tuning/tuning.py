@@ -139,6 +139,7 @@ def tune(
             top_k=options.top_k,
             retrieval=options.retrieval,
             loss=options.loss,
+            effort=options.effort,
             with_lexical=options.scores == "fused",
         ),
         options,
