@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -36,6 +36,7 @@ from kbengine.training.options import LoopOptions, OptimizerOptions
 from kbengine.training.phrase_task import LossOptions
 from kbengine.training.recipe import DataSection, EncoderRecipe
 from recipes.contrast import Scores, contrast
+from recipes.findings_page import FIGURE, measured, page
 
 PAPER = LossOptions(
     single=1.0, negative=4.0, negatives="golds", pre_batches=0, filter=1.0, passage=0.0, no_answer="cls"
@@ -76,11 +77,6 @@ ROWS = (
     Row("distilled", "+ distillation", replace(PAPER, distillation=2.0)),
     Row("passages", "passages alone", replace(PAPER, single=0, negative=0, filter=0, passage=1.0), scores="passage"),
 )
-TABLES = (
-    ("Negatives (Table 6)", ("none", "in-batch", "pre-batch-1", "pre-batch-2", "pre-batch-4", "tokens")),
-    ("Model and data (Table 5)", ("in-batch", "separate", "generated", "distilled")),
-)
-FIGURE = ("none", "in-batch", "pre-batch-2", "passages")
 
 
 @dataclass(frozen=True)
@@ -207,6 +203,12 @@ class Findings:
             some = list(islice(made, self.scale.n_generated))
         return replace(self.examples, train=(*self.examples.train, *some))
 
+    def measured_with(self) -> str:
+        """Return the data and the options for people."""
+        known = {name: value for name, value in asdict(self.scale).items() if value is not None}
+        options = ", ".join(f"{name} {value}" for name, value in {**known, "init": Path(self.scale.init).name}.items())
+        return f"{len(self.examples.train):,} training and {len(self.dev):,} development examples; {options}"
+
     def teacher(self) -> Path:
         """Return the directory of the cross-encoder: the one given, or one trained on the same examples."""
         if self.reader is not None:
@@ -221,55 +223,6 @@ class Findings:
             )
             train_reader_on(self.examples, recipe, out, **self.common)
         return out
-
-
-Figures = dict[str, list[dict[str, Any]]]
-"""The figures of each row, one a seed."""
-
-
-def page(figures: Figures, scale: Scale, n_train: int, n_dev: int, notes: str = "") -> str:
-    """Return docs/findings.md: the tables, what they were measured with, and what people say to them."""
-    whats = {row.name: row.what for row in ROWS}
-    known = {name: value for name, value in asdict(scale).items() if value is not None}
-    options = ", ".join(f"{name} {value}" for name, value in {**known, "init": Path(scale.init).name}.items())
-    lines = [
-        "# The papers' findings, measured again",
-        "",
-        "Written by `python -m recipes.findings`; do not edit. One training a row and seed; D_small are all gold",
-        "passages of the development rows together. The papers' own figures are those of BERT-base on all of SQuAD or",
-        "Natural Questions.",
-        "",
-        f"{n_train:,} training and {n_dev:,} development examples; {options}",
-    ]
-    if notes:
-        lines += ["", notes.strip()]
-    for title, names in TABLES:
-        lines += ["", f"## {title}", "", "| training | seeds | one passage EM / F1 | D_small EM / F1 |"]
-        lines += ["| --- | --- | --- | --- |"]
-        for name in names:
-            if name in figures:
-                cells = [
-                    " / ".join(shown(figures[name], f"{setting}_{each}", 1) for each in ("em", "f1"))
-                    for setting in ("single", "small")
-                ]
-                lines.append(f"| {whats[name]} | {len(figures[name])} | {cells[0]} | {cells[1]} |")
-    lines += ["", "## Topics and near passages (Figure 3 of the second paper)", "", "Lower is better.", ""]
-    lines += ["| training | L_topic | L_hard |", "| --- | --- | --- |"]
-    for name in FIGURE:
-        if name in figures:
-            cells = [shown(figures[name], loss, 3) for loss in ("L_topic", "L_hard")]
-            lines.append(f"| {whats[name]} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def shown(figures: Sequence[Mapping[str, Any]], name: str, digits: int) -> str:
-    """Return the mean over the seeds, and how far the farthest is from it where there are several."""
-    values = [each[name] for each in figures if each.get(name) is not None]
-    if not values:
-        return "–"
-    mean = sum(values) / len(values)
-    spread = max(abs(value - mean) for value in values)
-    return f"{mean:.{digits}f}" + (f" ± {spread:.{digits}f}" if len(values) > 1 else "")
 
 
 def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -332,17 +285,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 if not given.only or row.name in given.only:
                     print(row.name, json.dumps(findings.measure(row, seed)), flush=True)
     notes = given.notes.read_text(encoding="utf-8") if given.notes else ""
-    written = page(measured(given.work), scale, len(findings.examples.train), len(findings.dev), notes)
+    whats = {row.name: row.what for row in ROWS}
+    written = page(measured(given.work, list(whats)), whats, findings.measured_with(), notes)
     given.out.write_text(written, encoding="utf-8")
-
-
-def measured(work: Path) -> Figures:
-    """Return the figures of all rows and seeds that a work folder has."""
-    return {
-        row.name: [json.loads(path.read_text(encoding="utf-8")) for path in found]
-        for row in ROWS
-        if (found := sorted(work.glob(f"{row.name}.[0-9]*.json")))
-    }
 
 
 if __name__ == "__main__":
