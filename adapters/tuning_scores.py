@@ -83,34 +83,38 @@ class DevelopmentScore:
 
         measured = ("fused", "phrase") if self._options.signals == "both" else (self._options.signals,)
         measures: dict[str, float] = {}
-        for signals in measured:
-            of_files = []
-            for file, rows in self._files:
-                weights = self._weights.get(file.task) or default_weights(file.task)
-                scores = self._scores(searcher, file.task, rows, PHRASES_ALONE if signals == "phrase" else weights)
-                of_files.append(scores)
+        for file, rows in self._files:
+            fused = self._weights.get(file.task) or default_weights(file.task)
+            weights = [PHRASES_ALONE if signals == "phrase" else fused for signals in measured]
+            for signals, scores in zip(measured, self._scores(searcher, file.task, rows, weights), strict=True):
                 measures |= {f"{file.name} {signals} {name}": value for name, value in scores.items()}
+        for signals in measured:
             for name in MEASURED:
-                measures[f"mean {signals} {name}"] = sum(each[name] for each in of_files) / len(of_files)
+                of_files = [measures[f"{file.name} {signals} {name}"] for file, _ in self._files]
+                measures[f"mean {signals} {name}"] = sum(of_files) / len(of_files)
         parts = ("rprec", "kilt_em") if self._options.measure == "mean" else (self._options.measure,)
         score, *ties = (sum(measures[f"mean {signals} {part}"] for part in parts) / len(parts) for signals in measured)
         return Evaluation(score + sum(ties) / 1000, measures)
 
-    def _scores(self, searcher: Searcher, task: Task, rows: Sequence[GoldRow], weights: Weights) -> dict[str, float]:
-        sums: dict[str, float] = dict.fromkeys(map(str, MEASURED), 0.0)
+    def _scores(
+        self, searcher: Searcher, task: Task, rows: Sequence[GoldRow], weightings: Sequence[Weights]
+    ) -> list[dict[str, float]]:
+        """Return the figures by each of the weights."""
+        sums: list[dict[str, float]] = [dict.fromkeys(map(str, MEASURED), 0.0) for _ in weightings]
         for begin in range(0, len(rows), BATCH):
             batch = rows[begin : begin + BATCH]
-            for row, hits in zip(batch, _search(searcher, batch, weights), strict=True):
+            asked = [(row, weights) for weights in weightings for row in batch]
+            for i, ((row, _), hits) in enumerate(zip(asked, _search(searcher, asked), strict=True)):
                 rprec = r_precision([hit.document.doc_id.strip() for hit in hits], row.record.outputs, PAGE_KEYS)
                 em = _em(answer_of(task, hits), row.record)
                 for name, value in (("em", em), ("rprec", rprec), ("kilt_em", em if rprec == 1 else 0.0)):
-                    sums[name] += value
-        return {name: 100 * value / len(rows) for name, value in sums.items()}
+                    sums[i // len(batch)][name] += value
+        return [{name: 100 * value / len(rows) for name, value in each.items()} for each in sums]
 
 
-def _search(searcher: Searcher, rows: Sequence[GoldRow], weights: Weights) -> list[tuple[Hit, ...]]:
-    """Return the best pages of each record; none for one that cannot be encoded."""
-    queries = [replace(row.query, weights=weights) for row in rows]
+def _search(searcher: Searcher, rows: Sequence[tuple[GoldRow, Weights]]) -> list[tuple[Hit, ...]]:
+    """Return the best pages of each record by its weights; none for one that cannot be encoded."""
+    queries = [replace(row.query, weights=weights) for row, weights in rows]
     try:
         found = searcher.search(queries, SearchOptions(k=PAGES, unit="document", truncate=True))
         return [result.hits for result in found]
@@ -118,7 +122,7 @@ def _search(searcher: Searcher, rows: Sequence[GoldRow], weights: Weights) -> li
         if len(rows) == 1:
             return [()]
     middle = len(rows) // 2
-    return _search(searcher, rows[:middle], weights) + _search(searcher, rows[middle:], weights)
+    return _search(searcher, rows[:middle]) + _search(searcher, rows[middle:])
 
 
 def _em(answer: str, record: TaskRecord) -> float:

@@ -174,16 +174,16 @@ def main(
 
 def add_figures(record: dict[str, Any], experiment: Experiment, kb: Path, folder: Path, rows: int | None) -> None:
     """Add the figures of the start, where they are not known, and those of the tuned encoder."""
-    with progress_for_terminal() as progress:
+    result = record["results"][experiment.name]
+    encoder = f"recipe-{experiment.name}"
+    with KnowledgeBase.open(kb) as knowledge_base, progress_for_terminal() as progress:
         unknown = [name for name in experiment.dev if name not in record["start"]]
         if unknown:
-            record["start"] |= figures_of(kb, None, unknown, folder, rows=rows, progress=progress)
-        start: Figures = {name: record["start"][name] for name in experiment.dev}
-        is_stored = record["results"][experiment.name]["stored"]
-        encoder = f"recipe-{experiment.name}"
-        record["results"][experiment.name]["figures"] = (
-            figures_of(kb, encoder, experiment.dev, folder, rows=rows, progress=progress) if is_stored else start
-        )
+            record["start"] |= figures_of(knowledge_base, None, unknown, folder, rows=rows, progress=progress)
+        figures: Figures = {name: record["start"][name] for name in experiment.dev}
+        if result["stored"]:
+            figures = figures_of(knowledge_base, encoder, experiment.dev, folder, rows=rows, progress=progress)
+        result["figures"] = figures
 
 
 def _write(record: dict[str, Any], out: Path) -> None:
