@@ -133,6 +133,7 @@ def _shown(measure: str) -> str:
 @click.option("--dev-rows", type=int, default=250, show_default=True, help="Of each file, to choose the weights by.")
 @click.option("--figure-rows", type=int, help="Of each file, for the figures at the end; by default all.")
 @click.option("--no-figures", is_flag=True, help="Only tune: the curves are all there is.")
+@click.option("--figures-only", is_flag=True, help="Only the figures of what was tuned before.")
 @click.option("--set", "settings", multiple=True, metavar="OPTION=VALUE", help="Another option than the recipe's.")
 @click.option("--suffix", default="", help="Added to the name of results and encoders: for runs with --set.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "tuning.json", show_default=True)
@@ -144,6 +145,7 @@ def main(
     dev_rows: int,
     figure_rows: int | None,
     no_figures: bool,
+    figures_only: bool,
     settings: tuple[str, ...],
     suffix: str,
     out: Path,
@@ -160,9 +162,9 @@ def main(
         left = None if minutes is None else 60 * minutes - (time.monotonic() - began)
         seconds = None if left is None else left / (len(chosen) - i)
         named = dataclasses.replace(experiment, name=experiment.name + suffix)
-        result = run_experiment(named, kb, folder, Budget(seconds, dev_rows), options)
-        record["results"][named.name] = result
-        _write(record, out)
+        if not figures_only:
+            record["results"][named.name] = run_experiment(named, kb, folder, Budget(seconds, dev_rows), options)
+            _write(record, out)
         if not no_figures:
             add_figures(record, named, kb, folder, figure_rows)
             _write(record, out)

@@ -147,7 +147,8 @@ def test_tune_list_query_predict_verify_delete(tmp_path) -> None:
         "finder",
     ]
     tune += ["--epochs", 10, "--learning-rate", 0.01, "--device", "cpu", "--set", "loop.evaluate_every_steps=100"]
-    tune += ["--set", "loop.checkpoint_every_steps=100", "--signals", "phrase", "--no-calibrate", "--set", "loop.dtype=float32"]
+    tune += ["--set", "loop.checkpoint_every_steps=100", "--signals", "phrase", "--no-calibrate"]
+    tune += ["--set", "loop.dtype=float32"]
 
     facts = json.loads(run(*tune, "--json"))
 
