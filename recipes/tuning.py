@@ -30,6 +30,7 @@ from kbengine.training.recipe import parse_override
 from kbengine.tuning.options import TuningOptions, read_tuning_options
 from recipes.tuning_experiments import COMMON, EXPERIMENTS, Experiment
 from recipes.tuning_figures import Figures, figures_of, table
+from recipes.tuning_plot import draw
 
 PROBE_QUERIES = 32
 SEARCHES_A_ROW = 5.0
@@ -169,6 +170,7 @@ def main(
             add_figures(record, named, kb, folder, figure_rows)
             _write(record, out)
             click.echo(show(record))
+    draw(record, out.with_suffix(".png"))
     smaller = [name for name, each in record["results"].items() if each["fewer_rows_for_lack_of_time"]]
     if smaller:
         click.echo(f"a smaller run: an epoch of {', '.join(smaller)} had fewer rows than the recipe says")
