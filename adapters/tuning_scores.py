@@ -12,7 +12,7 @@ from adapters.kilt.downstream import answer_scores
 from adapters.kilt.retrieval import PAGE_KEYS, r_precision
 from adapters.tuning_files import GoldRow, TaskFile
 from kbengine.errors import InvalidOptionError, QueryError
-from kbengine.query import SearchOptions, Weights
+from kbengine.query import Effort, SearchOptions, Weights
 from kbengine.tuning.candidates import PHRASES_ALONE
 
 if TYPE_CHECKING:
@@ -44,10 +44,12 @@ class ScoreOptions:
             the files.
         signals: "fused": as answers are ranked; "phrase": by phrase vectors alone; "both" are measured: fused decides,
             and phrases alone where that is the same (the score is the first plus a thousandth of the second).
+        effort: Of the searches; by default that of `kbengine predict`.
     """
 
     measure: Measure = "rprec"
     signals: Signals = "both"
+    effort: Effort = "low"
 
     def __post_init__(self) -> None:
         if self.measure not in MEASURES:
@@ -104,25 +106,26 @@ class DevelopmentScore:
         for begin in range(0, len(rows), BATCH):
             batch = rows[begin : begin + BATCH]
             asked = [(row, weights) for weights in weightings for row in batch]
-            for i, ((row, _), hits) in enumerate(zip(asked, _search(searcher, asked), strict=True)):
+            for i, ((row, _), hits) in enumerate(zip(asked, self._search(searcher, asked), strict=True)):
                 rprec = r_precision([hit.document.doc_id.strip() for hit in hits], row.record.outputs, PAGE_KEYS)
                 em = _em(answer_of(task, hits), row.record)
                 for name, value in (("em", em), ("rprec", rprec), ("kilt_em", em if rprec == 1 else 0.0)):
                     sums[i // len(batch)][name] += value
         return [{name: 100 * value / len(rows) for name, value in each.items()} for each in sums]
 
-
-def _search(searcher: Searcher, rows: Sequence[tuple[GoldRow, Weights]]) -> list[tuple[Hit, ...]]:
-    """Return the best pages of each record by its weights; none for one that cannot be encoded."""
-    queries = [replace(row.query, weights=weights) for row, weights in rows]
-    try:
-        found = searcher.search(queries, SearchOptions(k=PAGES, unit="document", truncate=True))
-        return [result.hits for result in found]
-    except QueryError:
-        if len(rows) == 1:
-            return [()]
-    middle = len(rows) // 2
-    return _search(searcher, rows[:middle]) + _search(searcher, rows[middle:])
+    def _search(self, searcher: Searcher, rows: Sequence[tuple[GoldRow, Weights]]) -> list[tuple[Hit, ...]]:
+        """Return the best pages of each record by its weights; none for one that cannot be encoded."""
+        queries = [replace(row.query, weights=weights) for row, weights in rows]
+        try:
+            found = searcher.search(
+                queries, SearchOptions(k=PAGES, unit="document", effort=self._options.effort, truncate=True)
+            )
+            return [result.hits for result in found]
+        except QueryError:
+            if len(rows) == 1:
+                return [()]
+        middle = len(rows) // 2
+        return self._search(searcher, rows[:middle]) + self._search(searcher, rows[middle:])
 
 
 def _em(answer: str, record: TaskRecord) -> float:

@@ -56,7 +56,7 @@ def figures_of(
             signals: {each: round(measured[f"{file.name} {signals} {each}"], 2) for each in MEASURED}
             for signals in ("phrase", "fused")
         }
-    options = CalibrateOptions(rows=rows or 1_000_000, seed=_SEED)
+    options = CalibrateOptions(rows=rows or 1_000_000, seed=_SEED, effort="low")
     for task in dict.fromkeys(file.task for file in files):
         of_task = {file.path.name: name for name, file in zip(sets, files, strict=True) if file.task == task}
         paths = [file.path for file in files if file.task == task]
