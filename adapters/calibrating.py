@@ -24,7 +24,7 @@ from adapters.tasks import MAX_INPUT_CHARS, PHRASE_TASKS, Task
 from adapters.weight_fitting import SEEN_PASSAGES, SEEN_WITH, Candidates, WeightFit, candidates_of, fit_weights
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
-from kbengine.query import Query, Weights
+from kbengine.query import Effort, Query, Weights
 from kbengine.reading.normalise import norm
 
 if TYPE_CHECKING:
@@ -46,12 +46,14 @@ class CalibrateOptions:
         threshold_for: What the threshold is chosen for: `f1`, `precision=P`, `coverage=C` or `none`.
         rows: Records of each file, drawn at random where it has more.
         seed: Of the draw, the folds and the halves.
+        effort: Of the searches that weights are fitted on.
     """
 
     with_weights: bool = True
     threshold_for: str = "f1"
     rows: int = 1000
     seed: int = 13
+    effort: Effort = "normal"
 
     def __post_init__(self) -> None:
         ThresholdRule(self.threshold_for)
@@ -157,7 +159,10 @@ def _weight_fit(
     notice: Callable[[str], None],
 ) -> WeightFit:
     progress.begin("weights: searching", sum(len(each) for each in rows.values()), "")
-    candidates = {name: _candidates(knowledge_base, encoder, each, progress, notice) for name, each in rows.items()}
+    candidates = {
+        name: _candidates(knowledge_base, encoder, each, options.effort, progress, notice)
+        for name, each in rows.items()
+    }
     return fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
 
 
@@ -207,6 +212,7 @@ def _candidates(
     knowledge_base: KnowledgeBase,
     encoder: str | None,
     rows: Sequence[_Row],
+    effort: Effort,
     progress: ProgressSink,
     notice: Callable[[str], None],
 ) -> list[Candidates]:
@@ -214,7 +220,9 @@ def _candidates(
 
     def ask(batch: Sequence[_Row]) -> list[Candidates]:
         queries = [replace(row.query, unit="passage", weights=SEEN_WITH) for row in batch]
-        results = knowledge_base.search(queries, k=SEEN_PASSAGES, explain=True, truncate=True, encoder=encoder)
+        results = knowledge_base.search(
+            queries, k=SEEN_PASSAGES, effort=effort, explain=True, truncate=True, encoder=encoder
+        )
         return [
             candidates_of(
                 result.hits,

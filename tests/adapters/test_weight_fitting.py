@@ -76,6 +76,8 @@ def test_weights_that_are_clearly_better_are_found() -> None:
     assert fit.adopted and fit.weights.phrase == 1.0
     assert 30 <= fit.weights.passage <= 60 and 0.2 <= fit.weights.lexical <= 1.0
     assert fit.report["held_out"]["gain"] > 10
+    of_files = [each["held_out"]["Rprec"] for each in fit.report["files"].values()]
+    assert sum(of_files) / len(of_files) == pytest.approx(fit.report["held_out"]["after"], abs=0.01)
     for figures in fit.report["files"].values():
         assert figures["after"]["Rprec"] > figures["before"]["Rprec"] + 10
         assert "KILT-em" not in figures["after"]
