@@ -16,7 +16,7 @@ from tests.kbengine.questions.pages import HARROW, SELLA, write_pages
 def test_every_row_becomes_the_example_it_was_made_from(tmp_path: Path) -> None:
     """Questions, slots, relations, mentions and links in one file, with gold passage and the answer's characters."""
     pages = write_pages(tmp_path / "pages.jsonl", HARROW, SELLA)
-    mix = {"question": 1.0, "slot": 1.0, "relation": 1.0, "mention": 50.0, "link": 50.0}
+    mix = {"question": 1.0, "slot": 2.0, "relation": 1.0, "mention": 50.0, "link": 50.0}
     kinds = {"title": 50.0, "name": 1.0, "date": 1.0, "number": 1.0}
     cloze = ClozeOptions(AnswerOptions(per_document=60, per_passage=60, kinds=kinds), mix=mix)
     out = tmp_path / "cloze.jsonl.gz"
