@@ -12,6 +12,8 @@ The knowledge base is read only. Cells that are done are kept in the scratch dir
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,11 +71,32 @@ class Plan:
     def kb_of(self, kind: str) -> Path:
         """Return the knowledge base that ranks by these vectors, made unless it is there."""
         path = self.scratch / kind
-        if not path.exists():
-            # The exact one is copied too: tuned encoders are stored with it.
-            change = {"kind": "ivf-sq8"} if kind == EXACT else {"kind": kind}
-            reindex(self.kb, ReindexOptions(ann=change, drop_vectors=kind != EXACT), out=path)
+        if path.exists():
+            return path
+        if kind == EXACT:  # a copy too: tuned encoders are stored with it
+            linked_copy(self.kb, path)
+        else:
+            reindex(self.kb, ReindexOptions(ann={"kind": kind}, drop_vectors=True), out=path)
         return path
+
+
+def linked_copy(source: Path, target: Path) -> None:
+    """Make a copy whose segments and index files, which never change, are the same files."""
+    temporary = target.with_name(f"{target.name}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree(source, temporary, copy_function=_linked_or_copied)
+    temporary.rename(target)
+
+
+def _linked_or_copied(source: str, target: str) -> None:
+    if Path(source).suffix in (".seg", ".ann", ".quantiser"):
+        try:
+            os.link(source, target)
+        except OSError:  # another file system
+            pass
+        else:
+            return
+    shutil.copy2(source, target)
 
 
 def cells(kinds: Sequence[str]) -> list[tuple[str, str | None]]:
