@@ -254,16 +254,16 @@ def main(
     deadline = time.monotonic() + 60 * minutes
     plan = Plan(kb, scratch, data_folder(data), tuple(kinds.split(",")), rows, options, deadline)
     done, tuned, complete = run(plan)
-    if EXACT in done:
-        click.echo(table(done))
-    if not complete:
+    if EXACT not in done:
         click.echo("time is up; run it again to go on")
         return
+    click.echo(table(done))
     shown = {
         name: {key: each for key, each in cell.items() if not key.endswith(" found")} for name, cell in done.items()
     }
     record = {
         "recipe": "quantised",
+        "complete": complete,
         "dev_rows": {name: len(found) for name, found in done[EXACT]["phrase found"].items()},
         "tuning": {"options": options.to_json(), "runs": tuned},
         "cells": shown,
@@ -271,7 +271,7 @@ def main(
         "machine": machine(),
     }
     write_durably(out, [(json.dumps(record, indent=2) + "\n").encode()], replace=True)
-    click.echo(f"written to {out}")
+    click.echo(f"written to {out}" + ("" if complete else "; cells are missing, run it again to go on"))
 
 
 if __name__ == "__main__":
