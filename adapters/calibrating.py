@@ -21,7 +21,15 @@ from adapters.kilt.records import TaskRecord, read_gold
 from adapters.parsing import request_of
 from adapters.queries import query_of
 from adapters.tasks import MAX_INPUT_CHARS, PHRASE_TASKS, Task
-from adapters.weight_fitting import SEEN_PASSAGES, SEEN_WITH, Candidates, WeightFit, candidates_of, fit_weights
+from adapters.weight_fitting import (
+    SEEN_PASSAGES,
+    SEEN_WITH,
+    SPARSE_WEIGHTS,
+    Candidates,
+    WeightFit,
+    candidates_of,
+    fit_weights,
+)
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.query import Effort, Query, Weights
@@ -42,7 +50,7 @@ class CalibrateOptions:
     """How to calibrate.
 
     Attributes:
-        with_weights: Whether to fit the passage and lexical weights too; else those in use stay.
+        with_weights: Whether to fit the passage, lexical and sparse weights too; else those in use stay.
         threshold_for: What the threshold is chosen for: `f1`, `precision=P`, `coverage=C` or `none`.
         rows: Records of each file, drawn at random where it has more.
         seed: Of the draw, the folds and the halves.
@@ -158,10 +166,14 @@ def _weight_fit(
     progress: ProgressSink,
     notice: Callable[[str], None],
 ) -> WeightFit:
-    progress.begin("weights: searching", sum(len(each) for each in rows.values()), "")
+    sparse_weights = {current.sparse, *(SPARSE_WEIGHTS if knowledge_base.has_sparse(encoder) else ())}
+    progress.begin("weights: searching", len(sparse_weights) * sum(len(each) for each in rows.values()), "")
     candidates = {
-        name: _candidates(knowledge_base, encoder, each, options.effort, progress, notice)
-        for name, each in rows.items()
+        sparse: {
+            name: _candidates(knowledge_base, encoder, each, options.effort, sparse, progress, notice)
+            for name, each in rows.items()
+        }
+        for sparse in sorted(sparse_weights)
     }
     return fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
 
@@ -213,20 +225,22 @@ def _candidates(
     encoder: str | None,
     rows: Sequence[_Row],
     effort: Effort,
+    sparse: float,
     progress: ProgressSink,
     notice: Callable[[str], None],
 ) -> list[Candidates]:
-    """Return the passages found for each record, with the unweighted parts of their scores."""
+    """Return the passages found for each record, with the parts of their scores, unweighted but for the sparse one."""
+    seen_with = replace(SEEN_WITH, sparse=sparse)
 
     def ask(batch: Sequence[_Row]) -> list[Candidates]:
-        queries = [replace(row.query, unit="passage", weights=SEEN_WITH) for row in batch]
+        queries = [replace(row.query, unit="passage", weights=seen_with) for row in batch]
         results = knowledge_base.search(
             queries, k=SEEN_PASSAGES, effort=effort, explain=True, truncate=True, encoder=encoder
         )
         return [
             candidates_of(
                 result.hits,
-                seen_with=SEEN_WITH,
+                seen_with=seen_with,
                 gold_answers=row.record.answers(),
                 gold_pages=_gold_pages(row.record),
             )
