@@ -20,7 +20,7 @@ from adapters.grouping import Group
 from adapters.kilt.records import TaskRecord, read_gold
 from adapters.parsing import request_of
 from adapters.queries import query_of
-from adapters.tasks import MAX_INPUT_CHARS, Task
+from adapters.tasks import MAX_INPUT_CHARS, PHRASE_TASKS, Task
 from adapters.weight_fitting import SEEN_PASSAGES, SEEN_WITH, Candidates, WeightFit, candidates_of, fit_weights
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
@@ -35,8 +35,6 @@ T = TypeVar("T")
 BATCH = 32
 JUDGED_ANSWERS = 5
 """Answers of each record that probabilities are learned from."""
-PHRASE_TASKS: tuple[Task, ...] = ("question", "slot-filling")
-"""Tasks whose answers are right when they equal a gold answer; others when they are a gold page."""
 
 
 @dataclass(frozen=True)
@@ -104,13 +102,10 @@ def calibrate(
     tell = notice or _ignore
     rows = {name: _rows(path, task, options, tell) for name, path in _named(files).items()}
     fingerprint = knowledge_base.encoder_for(encoder).fingerprint
-    current = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)
+    weights = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)
     weight_fit: WeightFit | None = None
-    weights = current
     if options.with_weights:
-        progress.begin("weights: searching", sum(len(each) for each in rows.values()), "")
-        candidates = {name: _candidates(knowledge_base, encoder, each, progress, tell) for name, each in rows.items()}
-        weight_fit = fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
+        weight_fit = _weight_fit(knowledge_base, rows, task, weights, options, encoder, progress, tell)
         weights = weight_fit.weights
     progress.begin("probabilities: searching", sum(len(each) for each in rows.values()), "")
     judged = {
@@ -127,6 +122,43 @@ def calibrate(
         threshold_for=options.threshold_for,
         report=_report(knowledge_base, rows, weight_fit, fit),
     )
+
+
+def refit_weights(
+    knowledge_base: KnowledgeBase,
+    files: Sequence[Path],
+    task: Task,
+    *,
+    options: CalibrateOptions | None = None,
+    encoder: str | None = None,
+    progress: ProgressSink | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> WeightFit:
+    """Return the weights fitted for an encoder, with figures of rows that they were not chosen from; none is stored.
+
+    Arguments and errors are those of `calibrate`, of which this is the first half.
+    """
+    options = options or CalibrateOptions()
+    tell = notice or _ignore
+    rows = {name: _rows(path, task, options, tell) for name, path in _named(files).items()}
+    fingerprint = knowledge_base.encoder_for(encoder).fingerprint
+    current = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)
+    return _weight_fit(knowledge_base, rows, task, current, options, encoder, progress or NoProgress(), tell)
+
+
+def _weight_fit(
+    knowledge_base: KnowledgeBase,
+    rows: Mapping[str, Sequence[_Row]],
+    task: Task,
+    current: Weights,
+    options: CalibrateOptions,
+    encoder: str | None,
+    progress: ProgressSink,
+    notice: Callable[[str], None],
+) -> WeightFit:
+    progress.begin("weights: searching", sum(len(each) for each in rows.values()), "")
+    candidates = {name: _candidates(knowledge_base, encoder, each, progress, notice) for name, each in rows.items()}
+    return fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
 
 
 def store(knowledge_base: KnowledgeBase, calibration: TaskCalibration) -> None:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from kbengine.training.task import Evaluation
     from kbengine.tuning.losses import Loss
 
-Measure = Literal["em", "rprec", "kilt_em"]
+Measured = Literal["em", "rprec", "kilt_em"]
+MEASURED: tuple[Measured, ...] = get_args(Measured)
+Measure = Literal[Measured, "mean"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 Signals = Literal["fused", "phrase", "both"]
 SIGNALS: tuple[Signals, ...] = get_args(Signals)
@@ -38,7 +40,8 @@ class ScoreOptions:
     """How a tuned encoder is scored.
 
     Attributes:
-        measure: What decides which weights are best: "em", "rprec" or "kilt_em", the mean over the files.
+        measure: What decides which weights are best: "em", "rprec", "kilt_em" or "mean", of the last two; the mean over
+            the files.
         signals: "fused": as answers are ranked; "phrase": by phrase vectors alone; "both" are measured: fused decides,
             and phrases alone where that is the same (the score is the first plus a thousandth of the second).
     """
@@ -55,6 +58,8 @@ class ScoreOptions:
 
 def usual_measure(loss: Loss) -> Measure:
     """Return the measure that a loss is meant to raise."""
+    if loss == "task":
+        return "mean"
     return "rprec" if loss in ("doc", "passage") else "kilt_em"
 
 
@@ -85,13 +90,14 @@ class DevelopmentScore:
                 scores = self._scores(searcher, file.task, rows, PHRASES_ALONE if signals == "phrase" else weights)
                 of_files.append(scores)
                 measures |= {f"{file.name} {signals} {name}": value for name, value in scores.items()}
-            for name in MEASURES:
+            for name in MEASURED:
                 measures[f"mean {signals} {name}"] = sum(each[name] for each in of_files) / len(of_files)
-        score, *ties = (measures[f"mean {signals} {self._options.measure}"] for signals in measured)
+        parts = ("rprec", "kilt_em") if self._options.measure == "mean" else (self._options.measure,)
+        score, *ties = (sum(measures[f"mean {signals} {part}"] for part in parts) / len(parts) for signals in measured)
         return Evaluation(score + sum(ties) / 1000, measures)
 
     def _scores(self, searcher: Searcher, task: Task, rows: Sequence[GoldRow], weights: Weights) -> dict[str, float]:
-        sums: dict[str, float] = dict.fromkeys(map(str, MEASURES), 0.0)
+        sums: dict[str, float] = dict.fromkeys(map(str, MEASURED), 0.0)
         for begin in range(0, len(rows), BATCH):
             batch = rows[begin : begin + BATCH]
             for row, hits in zip(batch, _search(searcher, batch, weights), strict=True):

@@ -8,24 +8,26 @@ from kbengine.builder import CorpusOptions
 from kbengine.questions.answers import AnswerOptions
 from kbengine.questions.cloze import ClozeOptions, cloze_questions
 from kbengine.questions.generation import QuestionsOptions, generate_questions
+from kbengine.questions.homes import Homes
 from kbengine.training.data.reading import DataOptions, read_training_files
 from tests.kbengine.questions.pages import HARROW, SELLA, write_pages
 
 
 def test_every_row_becomes_the_example_it_was_made_from(tmp_path: Path) -> None:
-    """Questions, slots, relations and mentions in one file, with gold passage and the answer's characters."""
+    """Questions, slots, relations, mentions and links in one file, with gold passage and the answer's characters."""
     pages = write_pages(tmp_path / "pages.jsonl", HARROW, SELLA)
-    mix = {"question": 1.0, "slot": 1.0, "relation": 1.0, "mention": 50.0}
+    mix = {"question": 1.0, "slot": 1.0, "relation": 1.0, "mention": 50.0, "link": 50.0}
     kinds = {"title": 50.0, "name": 1.0, "date": 1.0, "number": 1.0}
     cloze = ClozeOptions(AnswerOptions(per_document=60, per_passage=60, kinds=kinds), mix=mix)
     out = tmp_path / "cloze.jsonl.gz"
     written = generate_questions(CorpusOptions((pages,)), out, QuestionsOptions(cloze=cloze))
-    assert set(written.report.kinds) == {"question", "slot", "relation", "mention"}
+    assert set(written.report.kinds) == {"question", "slot", "relation", "mention", "link"}
 
     data = read_training_files([out], DataOptions(pages=(pages,)))
 
     assert data.report.unusable.total() == 0
-    expected = {each.id: each for each in cloze_questions([HARROW, SELLA], cloze)}
+    homes = Homes([HARROW, SELLA])
+    expected = {each.id: each for each in cloze_questions([HARROW, SELLA], cloze, homes=homes)}
     assert {each.id for each in data.examples} == set(expected)
     for example in data.examples:
         made = expected[example.id]

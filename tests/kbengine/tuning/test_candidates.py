@@ -22,7 +22,8 @@ def world(tmp_path_factory):
 def find(world, loss="doc", retrieval="both", top_k=400, rows=None):
     """The candidates of the planted rows."""
     source = CandidateSource(world.searcher(), top_k=top_k, retrieval=retrieval, loss=loss)
-    return source.find(rows or planted_rows(), world.encoder)
+    rows = rows or planted_rows()
+    return source.find(rows, world.encoder.encode_queries([row.query.input for row in rows]))
 
 
 def test_vectors_are_those_that_the_index_serves(world) -> None:
