@@ -117,7 +117,7 @@ def test_strategies_and_encoders_can_be_compared(client, engine):
     assert [(options.strategy, options.encoder) for _, options in engine.asked] == [("dense", None), ("sfs", "linking")]
     assert page.select_one("select[name=strategy] option[selected]")["value"] == "dense"
     assert page.select_one("select[name=b_encoder] option[selected]")["value"] == "linking"
-    assert [title.text for title in page.select(".compared__title span")][0].startswith("phrase, normal, dense")
+    assert page.select_one(".compared__title span").text.startswith("phrase, normal, dense")
 
 
 def test_several_mentions_are_linked_one_by_one(client, engine):
