@@ -34,7 +34,7 @@ from recipes.tuning_plot import draw
 
 PROBE_QUERIES = 32
 SEARCHES_A_ROW = 1.5
-"""What a row to learn from costs (measured): its encoding forth and back, and a search with low effort for two lists."""
+"""What a row to learn from costs (measured): its encoding, forth and back, and a search with low effort."""
 EVALUATIONS = 5
 """Before the first step, as often as an experiment says, and the figures at the end."""
 LEAST_ROWS = 24
