@@ -12,6 +12,8 @@ The knowledge base is read only. Cells that are done are kept in the scratch dir
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,11 +71,32 @@ class Plan:
     def kb_of(self, kind: str) -> Path:
         """Return the knowledge base that ranks by these vectors, made unless it is there."""
         path = self.scratch / kind
-        if not path.exists():
-            # The exact one is copied too: tuned encoders are stored with it.
-            change = {"kind": "ivf-sq8"} if kind == EXACT else {"kind": kind}
-            reindex(self.kb, ReindexOptions(ann=change, drop_vectors=kind != EXACT), out=path)
+        if path.exists():
+            return path
+        if kind == EXACT:  # a copy too: tuned encoders are stored with it
+            linked_copy(self.kb, path)
+        else:
+            reindex(self.kb, ReindexOptions(ann={"kind": kind}, drop_vectors=True), out=path)
         return path
+
+
+def linked_copy(source: Path, target: Path) -> None:
+    """Make a copy whose segments and index files, which never change, are the same files."""
+    temporary = target.with_name(f"{target.name}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree(source, temporary, copy_function=_linked_or_copied)
+    temporary.rename(target)
+
+
+def _linked_or_copied(source: str, target: str) -> None:
+    if Path(source).suffix in (".seg", ".ann", ".quantiser"):
+        try:
+            os.link(source, target)
+        except OSError:  # another file system
+            pass
+        else:
+            return
+    shutil.copy2(source, target)
 
 
 def cells(kinds: Sequence[str]) -> list[tuple[str, str | None]]:
@@ -231,16 +254,16 @@ def main(
     deadline = time.monotonic() + 60 * minutes
     plan = Plan(kb, scratch, data_folder(data), tuple(kinds.split(",")), rows, options, deadline)
     done, tuned, complete = run(plan)
-    if EXACT in done:
-        click.echo(table(done))
-    if not complete:
+    if EXACT not in done:
         click.echo("time is up; run it again to go on")
         return
+    click.echo(table(done))
     shown = {
         name: {key: each for key, each in cell.items() if not key.endswith(" found")} for name, cell in done.items()
     }
     record = {
         "recipe": "quantised",
+        "complete": complete,
         "dev_rows": {name: len(found) for name, found in done[EXACT]["phrase found"].items()},
         "tuning": {"options": options.to_json(), "runs": tuned},
         "cells": shown,
@@ -248,7 +271,7 @@ def main(
         "machine": machine(),
     }
     write_durably(out, [(json.dumps(record, indent=2) + "\n").encode()], replace=True)
-    click.echo(f"written to {out}")
+    click.echo(f"written to {out}" + ("" if complete else "; cells are missing, run it again to go on"))
 
 
 if __name__ == "__main__":

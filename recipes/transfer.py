@@ -39,8 +39,10 @@ from storage.durable import write_durably
 
 SIZES = (0, 1000, 5000)
 """Rows tuned on; all of them come after these."""
-VISITS = 6000
+VISITS = 3000
 """A small set is gone through several times, until about so many rows were seen."""
+PAGES = ("docred", "fewrel", "knet", "topicalchat", "cmudog", "inscit", "shared")
+"""Page files of the sets that are asked."""
 LARGE_PAGES = "wiki"
 """The page file of which only a part is taken."""
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
@@ -113,7 +115,7 @@ def gold_pages(lines: Iterable[str]) -> set[str]:
 
 
 def knowledge_source(plan: Plan) -> tuple[Path, ...]:
-    """Return the page files: all but the large one, and of that the gold pages of all rows and some thousands more."""
+    """Return the page files of the sets, and of the large one the gold pages of all rows and some thousands more."""
     files = {path.name.partition(".")[0]: path for path in page_files(plan.data)}
     part = plan.work / "part.pages.jsonl"
     if not part.exists():
@@ -128,7 +130,7 @@ def knowledge_source(plan: Plan) -> tuple[Path, ...]:
             line for i, line in enumerate(pages) if i in some or str(json.loads(line)["wikipedia_id"]).strip() in gold
         ]
         write_durably(part, ["".join(kept).encode()])
-    return (*(path for name, path in files.items() if name != LARGE_PAGES), part)
+    return (*(files[name] for name in PAGES), part)
 
 
 def kb_of(plan: Plan, which: str) -> Path:

@@ -30,6 +30,7 @@ from kbengine.training.recipe import parse_override
 from kbengine.tuning.options import TuningOptions, read_tuning_options
 from recipes.tuning_experiments import COMMON, EXPERIMENTS, Experiment
 from recipes.tuning_figures import Figures, figures_of, table
+from recipes.tuning_plot import draw
 
 PROBE_QUERIES = 32
 SEARCHES_A_ROW = 5.0
@@ -133,6 +134,7 @@ def _shown(measure: str) -> str:
 @click.option("--dev-rows", type=int, default=250, show_default=True, help="Of each file, to choose the weights by.")
 @click.option("--figure-rows", type=int, help="Of each file, for the figures at the end; by default all.")
 @click.option("--no-figures", is_flag=True, help="Only tune: the curves are all there is.")
+@click.option("--figures-only", is_flag=True, help="Only the figures of what was tuned before.")
 @click.option("--set", "settings", multiple=True, metavar="OPTION=VALUE", help="Another option than the recipe's.")
 @click.option("--suffix", default="", help="Added to the name of results and encoders: for runs with --set.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "tuning.json", show_default=True)
@@ -144,6 +146,7 @@ def main(
     dev_rows: int,
     figure_rows: int | None,
     no_figures: bool,
+    figures_only: bool,
     settings: tuple[str, ...],
     suffix: str,
     out: Path,
@@ -160,13 +163,14 @@ def main(
         left = None if minutes is None else 60 * minutes - (time.monotonic() - began)
         seconds = None if left is None else left / (len(chosen) - i)
         named = dataclasses.replace(experiment, name=experiment.name + suffix)
-        result = run_experiment(named, kb, folder, Budget(seconds, dev_rows), options)
-        record["results"][named.name] = result
-        _write(record, out)
+        if not figures_only:
+            record["results"][named.name] = run_experiment(named, kb, folder, Budget(seconds, dev_rows), options)
+            _write(record, out)
         if not no_figures:
             add_figures(record, named, kb, folder, figure_rows)
             _write(record, out)
             click.echo(show(record))
+    draw(record, out.with_suffix(".png"))
     smaller = [name for name, each in record["results"].items() if each["fewer_rows_for_lack_of_time"]]
     if smaller:
         click.echo(f"a smaller run: an epoch of {', '.join(smaller)} had fewer rows than the recipe says")
@@ -174,16 +178,16 @@ def main(
 
 def add_figures(record: dict[str, Any], experiment: Experiment, kb: Path, folder: Path, rows: int | None) -> None:
     """Add the figures of the start, where they are not known, and those of the tuned encoder."""
-    with progress_for_terminal() as progress:
+    result = record["results"][experiment.name]
+    encoder = f"recipe-{experiment.name}"
+    with KnowledgeBase.open(kb) as knowledge_base, progress_for_terminal() as progress:
         unknown = [name for name in experiment.dev if name not in record["start"]]
         if unknown:
-            record["start"] |= figures_of(kb, None, unknown, folder, rows=rows, progress=progress)
-        start: Figures = {name: record["start"][name] for name in experiment.dev}
-        is_stored = record["results"][experiment.name]["stored"]
-        encoder = f"recipe-{experiment.name}"
-        record["results"][experiment.name]["figures"] = (
-            figures_of(kb, encoder, experiment.dev, folder, rows=rows, progress=progress) if is_stored else start
-        )
+            record["start"] |= figures_of(knowledge_base, None, unknown, folder, rows=rows, progress=progress)
+        figures: Figures = {name: record["start"][name] for name in experiment.dev}
+        if result["stored"]:
+            figures = figures_of(knowledge_base, encoder, experiment.dev, folder, rows=rows, progress=progress)
+        result["figures"] = figures
 
 
 def _write(record: dict[str, Any], out: Path) -> None:

@@ -32,7 +32,7 @@ def test_points_are_measured_once_and_copies_removed(tmp_path) -> None:
     with open_world(tmp_path):
         pass
     scratch = tmp_path / "scratch"
-    config = Config(tmp_path / "kb", scratch, tmp_path, 3, (1.0, 0.5, 0.3), ("ivf-sq8",), ("squad",), {}, (), 600.0)
+    config = Config(tmp_path / "kb", scratch, tmp_path, 3, (1.0, 0.5, 0.3), ("ivf-sq8",), ("squad",), {}, (), (), 600.0)
 
     assert measure_all(replace(config, seconds=-1)) is None
     figures = measure_all(config)
@@ -42,6 +42,8 @@ def test_points_are_measured_once_and_copies_removed(tmp_path) -> None:
     assert vectors == sorted(vectors) and vectors[0] < vectors[-1]
     assert [path.name for path in scratch.iterdir()] == ["points.json"]
     assert measure_all(replace(config, seconds=-1)) == figures
+    left_out = measure_all(replace(config, skip=("ivf-sq8-0.5",)))
+    assert left_out is not None and [point["kept"] for point in left_out["points"]] == [0.3, 1.0]
     pytest.importorskip("matplotlib")
     plot(figures, [tmp_path / "curve.svg"])
     assert (tmp_path / "curve.svg").stat().st_size > 1000
@@ -54,7 +56,7 @@ def compressed(rows: list[dict[str, object]]) -> bytes:
 
 def test_scratch_keeps_what_smaller_shares_are_made_of(tmp_path) -> None:
     """The last int8 copy stays until the next one is there, named shares stay for good."""
-    config = Config(tmp_path, tmp_path, Path(), 1, (1.0, 0.5, 0.3), (), (), {}, (0.3,), 0.0)
+    config = Config(tmp_path, tmp_path, Path(), 1, (1.0, 0.5, 0.3), (), (), {}, (0.3,), (), 0.0)
     for name in ("ivf-sq8-0.5", "opq48-0.5", "ivf-sq8-0.3", "opq48-0.3"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "kb.sqlite").touch()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recipes.quantised import cells, difference, differences, table
+from recipes.quantised import cells, difference, differences, linked_copy, table
 
 
 def cell(phrase: dict[str, str], fused: dict[str, str]) -> dict[str, object]:
@@ -39,3 +39,17 @@ def test_differences_are_paired_and_sets_count_alike() -> None:
     assert mean == 0 and error == pytest.approx(25.0)
     assert differences(done)["exact"]["phrase"] == {"points": 0.0, "standard_error": 0.0}
     assert "| opq48 | – | 80 | 50.0 | -25.0 ± 12.5 |" in table(done)
+
+
+def test_a_linked_copy_may_be_written_to(tmp_path) -> None:
+    """Its database is its own; segments are the same files as the original's."""
+    original = tmp_path / "kb"
+    (original / "segments").mkdir(parents=True)
+    (original / "segments" / "a.seg").write_text("vectors")
+    (original / "kb.sqlite").write_text("rows")
+
+    linked_copy(original, tmp_path / "copy")
+    (tmp_path / "copy" / "kb.sqlite").write_text("others")
+
+    assert (original / "kb.sqlite").read_text() == "rows"
+    assert (tmp_path / "copy" / "segments" / "a.seg").samefile(original / "segments" / "a.seg")
