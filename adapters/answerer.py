@@ -13,11 +13,13 @@ from adapters.calibration import DEFAULT_UNITS, SETTING, Calibrations, calibrati
 from adapters.confidence import Confidence, features_of
 from adapters.errors import TaskInputError, UnknownRelationError
 from adapters.finding import FindOptions, Found, find, shown_hits
+from adapters.other_than_subject import impossible_object
 from adapters.queries import left_out_turns, query_of
 from adapters.requests import LinkingRequest, TaskRequest, task_of
 from adapters.tasks import Task
 from kbengine.errors import InvalidOptionError, StateError
 from kbengine.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Query, Strategy, Unit, Weights
+from kbengine.reading.normalise import norm
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase
@@ -129,16 +131,18 @@ class Answerer:
         if not requests:
             return []
         queries = _queries(requests)
+        impossible = [impossible_object(request) for request in requests]
         for _ in range(MAX_RETRIES):
             calibrations = self.calibrations_for(options.encoder)
             judges = [_judge(task_of(request), calibrations, options) for request in requests]
             weighted = self._weighted(requests, queries, calibrations, options)
-            found = find(self._knowledge_base, weighted, _find_options(options))
+            found = find(self._knowledge_base, weighted, _find_options(options, one_more=any(impossible)))
             # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
             is_same_encoder = found[0].encoder == self._knowledge_base.encoder_for(options.encoder).fingerprint
             if is_same_encoder and self.calibrations_for(options.encoder) == calibrations:
                 return [
-                    _answer_of(*each, options=options) for each in zip(requests, weighted, found, judges, strict=True)
+                    _answer_of(*each, options=options)
+                    for each in zip(requests, weighted, found, judges, impossible, strict=True)
                 ]
         raise StateError(
             f"the knowledge base was calibrated, or its encoder replaced, {MAX_RETRIES} times during one call; "
@@ -235,9 +239,10 @@ def _queries(requests: Sequence[TaskRequest]) -> list[Query]:
     return queries
 
 
-def _find_options(options: AnswerOptions) -> FindOptions:
+def _find_options(options: AnswerOptions, *, one_more: bool) -> FindOptions:
+    """Return how to search; for one answer more than is wanted where one of them may not be offered."""
     return FindOptions(
-        k=options.k,
+        k=options.k + one_more,
         effort=options.effort,
         nprobe=options.nprobe,
         truncate=options.truncate,
@@ -246,13 +251,18 @@ def _find_options(options: AnswerOptions) -> FindOptions:
 
 
 def _answer_of(
-    request: TaskRequest, query: Query, found: Found, judge: _Judge, *, options: AnswerOptions
+    request: TaskRequest, query: Query, found: Found, judge: _Judge, impossible: str, *, options: AnswerOptions
 ) -> TaskAnswer:
     task = task_of(request)
     groups = found.groups
     probabilities: Sequence[float | None] = [None] * len(groups)
     if judge.confidence is not None:
         probabilities = judge.confidence.probabilities(features_of(query, query.unit, groups))
+    offered = [
+        (group, probability)
+        for group, probability in zip(groups, probabilities, strict=True)
+        if not impossible or query.unit != "phrase" or norm(group.text) != impossible
+    ]
     answers = tuple(
         Answer(
             rank=rank,
@@ -264,7 +274,7 @@ def _answer_of(
                 evidence_of(task, query.unit, hit, explain=options.explain) for hit in shown_hits(query.unit, group)
             ),
         )
-        for rank, (group, probability) in enumerate(zip(groups[: options.k], probabilities, strict=False), start=1)
+        for rank, (group, probability) in enumerate(offered[: options.k], start=1)
     )
     reason: NoAnswerReason | None = None
     if not answers:

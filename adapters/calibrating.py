@@ -20,7 +20,7 @@ from adapters.grouping import Group
 from adapters.kilt.records import TaskRecord, read_gold
 from adapters.parsing import request_of
 from adapters.queries import query_of
-from adapters.tasks import MAX_INPUT_CHARS, Task
+from adapters.tasks import MAX_INPUT_CHARS, PHRASE_TASKS, Task
 from adapters.weight_fitting import (
     SEEN_PASSAGES,
     SEEN_WITH,
@@ -32,7 +32,7 @@ from adapters.weight_fitting import (
 )
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
-from kbengine.query import Query, Weights
+from kbengine.query import Effort, Query, Weights
 from kbengine.reading.normalise import norm
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ T = TypeVar("T")
 BATCH = 32
 JUDGED_ANSWERS = 5
 """Answers of each record that probabilities are learned from."""
-PHRASE_TASKS: tuple[Task, ...] = ("question", "slot-filling")
-"""Tasks whose answers are right when they equal a gold answer; others when they are a gold page."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +54,14 @@ class CalibrateOptions:
         threshold_for: What the threshold is chosen for: `f1`, `precision=P`, `coverage=C` or `none`.
         rows: Records of each file, drawn at random where it has more.
         seed: Of the draw, the folds and the halves.
+        effort: Of the searches that weights are fitted on.
     """
 
     with_weights: bool = True
     threshold_for: str = "f1"
     rows: int = 1000
     seed: int = 13
+    effort: Effort = "normal"
 
     def __post_init__(self) -> None:
         ThresholdRule(self.threshold_for)
@@ -112,20 +112,10 @@ def calibrate(
     tell = notice or _ignore
     rows = {name: _rows(path, task, options, tell) for name, path in _named(files).items()}
     fingerprint = knowledge_base.encoder_for(encoder).fingerprint
-    current = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)
+    weights = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)
     weight_fit: WeightFit | None = None
-    weights = current
     if options.with_weights:
-        sparse_weights = {current.sparse, *(SPARSE_WEIGHTS if knowledge_base.has_sparse(encoder) else ())}
-        n_searches = len(sparse_weights) * sum(len(each) for each in rows.values())
-        progress.begin("weights: searching", n_searches, "")
-        candidates = {
-            sparse: {
-                name: _candidates(knowledge_base, encoder, each, sparse, progress, tell) for name, each in rows.items()
-            }
-            for sparse in sorted(sparse_weights)
-        }
-        weight_fit = fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
+        weight_fit = _weight_fit(knowledge_base, rows, task, weights, options, encoder, progress, tell)
         weights = weight_fit.weights
     progress.begin("probabilities: searching", sum(len(each) for each in rows.values()), "")
     judged = {
@@ -142,6 +132,50 @@ def calibrate(
         threshold_for=options.threshold_for,
         report=_report(knowledge_base, rows, weight_fit, fit),
     )
+
+
+def refit_weights(
+    knowledge_base: KnowledgeBase,
+    files: Sequence[Path],
+    task: Task,
+    *,
+    options: CalibrateOptions | None = None,
+    encoder: str | None = None,
+    progress: ProgressSink | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> WeightFit:
+    """Return the weights fitted for an encoder, with figures of rows that they were not chosen from; none is stored.
+
+    Arguments and errors are those of `calibrate`, of which this is the first half.
+    """
+    options = options or CalibrateOptions()
+    tell = notice or _ignore
+    rows = {name: _rows(path, task, options, tell) for name, path in _named(files).items()}
+    fingerprint = knowledge_base.encoder_for(encoder).fingerprint
+    current = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)
+    return _weight_fit(knowledge_base, rows, task, current, options, encoder, progress or NoProgress(), tell)
+
+
+def _weight_fit(
+    knowledge_base: KnowledgeBase,
+    rows: Mapping[str, Sequence[_Row]],
+    task: Task,
+    current: Weights,
+    options: CalibrateOptions,
+    encoder: str | None,
+    progress: ProgressSink,
+    notice: Callable[[str], None],
+) -> WeightFit:
+    sparse_weights = {current.sparse, *(SPARSE_WEIGHTS if knowledge_base.has_sparse(encoder) else ())}
+    progress.begin("weights: searching", len(sparse_weights) * sum(len(each) for each in rows.values()), "")
+    candidates = {
+        sparse: {
+            name: _candidates(knowledge_base, encoder, each, options.effort, sparse, progress, notice)
+            for name, each in rows.items()
+        }
+        for sparse in sorted(sparse_weights)
+    }
+    return fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
 
 
 def store(knowledge_base: KnowledgeBase, calibration: TaskCalibration) -> None:
@@ -190,6 +224,7 @@ def _candidates(
     knowledge_base: KnowledgeBase,
     encoder: str | None,
     rows: Sequence[_Row],
+    effort: Effort,
     sparse: float,
     progress: ProgressSink,
     notice: Callable[[str], None],
@@ -199,7 +234,9 @@ def _candidates(
 
     def ask(batch: Sequence[_Row]) -> list[Candidates]:
         queries = [replace(row.query, unit="passage", weights=seen_with) for row in batch]
-        results = knowledge_base.search(queries, k=SEEN_PASSAGES, explain=True, truncate=True, encoder=encoder)
+        results = knowledge_base.search(
+            queries, k=SEEN_PASSAGES, effort=effort, explain=True, truncate=True, encoder=encoder
+        )
         return [
             candidates_of(
                 result.hits,

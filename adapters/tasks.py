@@ -8,6 +8,8 @@ from kbengine.query import Query, Weights
 
 Task = Literal["question", "slot-filling", "entity-linking", "dialogue"]
 TASKS: tuple[Task, ...] = get_args(Task)
+PHRASE_TASKS: tuple[Task, ...] = ("question", "slot-filling")
+"""Tasks whose answers are right when they equal a gold answer; others when they are a gold page."""
 
 SEPARATOR = "[SEP]"
 START_MENTION = "[START_ENT]"

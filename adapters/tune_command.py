@@ -57,12 +57,12 @@ def tuning_options(function: F) -> F:
         click.option("--l2", type=float, help="Weight of staying close to the start's weights (L2)."),
         click.option("--refresh-steps", type=int, help="Steps between renewals of the retrieving encoder; 1."),
         click.option("--retrieval", type=click.Choice(["dense", "fused", "both"]), help="Candidates; both by default."),
-        click.option("--scores", type=click.Choice(["phrase", "fused"]), help="What candidates are scored by; phrase."),
+        click.option("--scores", type=click.Choice(["phrase", "fused", "both"]), help="Of candidates; phrase."),
         click.option("--top-k", type=int, help="Candidates a row and way of retrieval; 100 by default."),
         click.option("--rank", type=int, help="LoRA's rank; 8 by default."),
         click.option("--parameters", type=click.Choice(["full", "heads", "lora"]), help="What is tuned; full."),
         click.option("--separate-ends", is_flag=True, default=None, help="Add the loss of starts and of ends alone."),
-        click.option("--loss", type=click.Choice(["phrase", "doc", "passage", "joint"]), required=True),
+        click.option("--loss", type=click.Choice(["phrase", "doc", "passage", "joint", "task"]), required=True),
     ):
         function = option(function)
     return function
@@ -77,7 +77,9 @@ def tuning_options(function: F) -> F:
 @click.option("--dev-task", "dev_tasks", multiple=True, type=click.Choice(TASK_NAMES), help="Likewise, of --dev.")
 @click.option("--limit", type=int, help="Use at most so many rows of each --train file.")
 @click.option("--dev-limit", type=int, default=500, show_default=True, help="And of each --dev file.")
-@click.option("--measure", type=click.Choice(["em", "rprec", "kilt_em"]), help="The development score; by the loss.")
+@click.option(
+    "--measure", type=click.Choice(["em", "rprec", "kilt_em", "mean"]), help="The development score; by the loss."
+)
 @click.option("--signals", type=click.Choice(["fused", "phrase", "both"]), default="both", show_default=True)
 @tuning_options
 @click.option("--calibrate/--no-calibrate", default=True, show_default=True, help="Fit weights and probabilities too.")

@@ -12,7 +12,7 @@ from adapters.kilt.records import Provenance, TaskRecord, read_gold
 from adapters.parsing import request_of
 from adapters.queries import query_of
 from adapters.task_files import task_of_file
-from adapters.tasks import MAX_INPUT_CHARS, Task
+from adapters.tasks import MAX_INPUT_CHARS, PHRASE_TASKS, Task
 from kbengine.errors import InvalidOptionError
 from kbengine.query import Query, Weights
 from kbengine.tuning.rows import TuningRow
@@ -108,6 +108,7 @@ def _tuning_row(file: TaskFile, row: GoldRow, weights: Weights) -> TuningRow:
         answers=row.record.answers(),
         doc_ids=frozenset(_doc_id(entry) for entry in entries),
         passages=frozenset(each for entry in entries for each in _paragraphs(entry)),
+        right="phrase" if file.task in PHRASE_TASKS else "doc",
     )
 
 

@@ -37,6 +37,7 @@ STANDARD_ERRORS = 1.645
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,16 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Judged:
-    """The figures of one file's records at every pair of weights, each float32 (records, pairs)."""
+    """The figures of one file's records at every pair of weights, each float32 (records, pairs).
+
+    Attributes:
+        rprec: Page R-precision.
+        em: Whether the best phrase is an answer; None where answers are no phrases.
+        kilt_em: The same with all pages right.
+    """
 
     rprec: Float32
+    em: Float32 | None
     kilt_em: Float32 | None
 
     @property
@@ -135,12 +143,12 @@ def judge(found: Sequence[Candidates], pairs: Float32, *, with_answers: bool) ->
         with_answers: whether the best phrase is the answer, so that KILT-EM counts.
     """
     rprec = np.zeros((len(found), len(pairs)), dtype=np.float32)
-    kilt_em = np.zeros_like(rprec)
+    em, kilt_em = np.zeros_like(rprec), np.zeros_like(rprec)
     for i, each in enumerate(found):
         if len(each.phrase) and each.evidence:
-            rprec[i], is_answer = _judge_record(each, pairs)
-            kilt_em[i] = (rprec[i] == 1) & is_answer
-    return Judged(rprec, kilt_em if with_answers else None)
+            rprec[i], em[i] = _judge_record(each, pairs)
+            kilt_em[i] = em[i] * (rprec[i] == 1)
+    return Judged(rprec, em, kilt_em) if with_answers else Judged(rprec, None, None)
 
 
 def fit_weights(
@@ -172,7 +180,9 @@ def fit_weights(
     objectives = [each.objective for each in judged.values()]
     now = len(triples) - 1  # the weights in use are the last
     best = _best_pair(objectives)
-    before, after = _held_out(objectives, now, seed)
+    held_out = _held_out(objectives, seed)
+    before = [each[:, now] for each in objectives]
+    after = [_chosen(each, pairs_of) for each, pairs_of in zip(objectives, held_out, strict=True)]
     differences = [b - a for a, b in zip(before, after, strict=True)]
     gain = float(np.mean([each.mean() for each in differences]))
     error = float(np.sqrt(sum(each.var() / len(each) for each in differences)) / len(differences))
@@ -192,7 +202,12 @@ def fit_weights(
             "standard_error": _percent(error),
         },
         "files": {
-            name: {"before": _figures(each, now), "after": _figures(each, chosen)} for name, each in judged.items()
+            name: {
+                "before": _figures(each, now),
+                "after": _figures(each, chosen),
+                "held_out": _figures(each, pairs_of),
+            }
+            for (name, each), pairs_of in zip(judged.items(), held_out, strict=True)
         },
     }
     return WeightFit(weights if adopted else current, adopted, report)
@@ -223,18 +238,23 @@ def _judge_record(each: Candidates, pairs: Float32) -> tuple[Float32, NDArray[np
     return rprec, each.is_answer[first]
 
 
-def _held_out(objectives: Sequence[Float32], now: int, seed: int) -> tuple[list[Float32], list[Float32]]:
-    """Return each record's objective with the weights in use, and with those chosen from the other folds."""
+def _held_out(objectives: Sequence[Float32], seed: int) -> list[Int64]:
+    """Return by file the pair chosen for each record from the other folds, int64 (records,)."""
     generator = np.random.default_rng(seed)
     folds = [generator.permutation(len(each)) % FOLDS for each in objectives]
-    before = [each[:, now] for each in objectives]
-    after = [np.zeros(len(each), dtype=np.float32) for each in objectives]
+    chosen = [np.zeros(len(each), dtype=np.int64) for each in objectives]
     for fold in range(FOLDS):
         kept = [each[of != fold] for each, of in zip(objectives, folds, strict=True)]
         best = _best_pair([each for each in kept if len(each)])
-        for each, of, values in zip(objectives, folds, after, strict=True):
-            values[of == fold] = each[of == fold, best]
-    return before, after
+        for pairs_of, of in zip(chosen, folds, strict=True):
+            pairs_of[of == fold] = best
+    return chosen
+
+
+def _chosen(values: Float32, pairs_of: int | Int64) -> Float32:
+    """Return each record's value at the pair, the same one or its own, float32 (records,)."""
+    chosen: Float32 = values[np.arange(len(values)), pairs_of]
+    return chosen
 
 
 def _best_pair(objectives: Sequence[Float32]) -> int:
@@ -247,8 +267,15 @@ def _best_pair(objectives: Sequence[Float32]) -> int:
 
 
 def _side_by_side(parts: Sequence[Judged]) -> Judged:
-    answers = [each.kilt_em for each in parts if each.kilt_em is not None]
-    return Judged(np.hstack([each.rprec for each in parts]), np.hstack(answers) if answers else None)
+    def joined(values: Sequence[Float32 | None]) -> Float32 | None:
+        known = [each for each in values if each is not None]
+        return np.hstack(known) if known else None
+
+    return Judged(
+        np.hstack([each.rprec for each in parts]),
+        joined([each.em for each in parts]),
+        joined([each.kilt_em for each in parts]),
+    )
 
 
 def _macro(objectives: Sequence[Float32]) -> Float64:
@@ -256,11 +283,9 @@ def _macro(objectives: Sequence[Float32]) -> Float64:
     return macro
 
 
-def _figures(judged: Judged, pair: int) -> dict[str, float]:
-    figures = {"Rprec": _percent(judged.rprec[:, pair].mean())}
-    if judged.kilt_em is not None:
-        figures["KILT-em"] = _percent(judged.kilt_em[:, pair].mean())
-    return figures
+def _figures(judged: Judged, pairs_of: int | Int64) -> dict[str, float]:
+    named = {"Rprec": judged.rprec, "em": judged.em, "KILT-em": judged.kilt_em}
+    return {name: _percent(_chosen(each, pairs_of).mean()) for name, each in named.items() if each is not None}
 
 
 def _weights_json(triple: Float32) -> dict[str, float]:

@@ -72,10 +72,10 @@ def _sqlite() -> Finding:
 def _processor() -> Finding:
     import torch
 
-    from kbengine.encoders.device import choose_device, choose_passage_dtype
+    from kbengine.encoders.device import choose_device, choose_dtype
 
     device = choose_device("auto")
-    fast = choose_passage_dtype("auto", device) == torch.bfloat16
+    fast = choose_dtype("auto", device) == torch.bfloat16
     speed = "passages in bfloat16" if fast else "passages in float32, about half as fast: no bfloat16 unit"
     return Finding("device", "ok" if fast else "note", f"{device}; {torch.get_num_threads()} threads; {speed}")
 

@@ -131,27 +131,41 @@ class Searcher:
         ]
 
     def candidates(
-        self, snapshot: Snapshot, queries: Sequence[Query], encoded: QueryVectors, options: SearchOptions
-    ) -> list[ScoredPhrases]:
-        """Return the `options.k` best phrases of each query, best first, overlapping ones too: what tuning learns from.
+        self,
+        snapshot: Snapshot,
+        queries: Sequence[Query],
+        encoded: QueryVectors,
+        options: SearchOptions,
+        weightings: Sequence[Sequence[Weights]],
+    ) -> list[list[ScoredPhrases]]:
+        """Return for each query its `options.k` best phrases by each weighting: what tuning learns from.
+
+        They are best first, overlapping ones too. The nearest tokens and passages and the lexical signals are found
+        once for all weightings.
 
         Args:
             snapshot: what is searched.
-            queries: what is asked; their lexical texts count where `options.weights` (or their own) give them weight.
+            queries: what is asked; their lexical texts count where a weighting gives them weight.
             encoded: their vectors, by any encoder with the stored passage vectors' passage side.
-            options: `k`, `weights`, `effort`, `nprobe`, `max_phrase_tokens`; the rest is not looked at.
+            options: `k`, `effort`, `nprobe`, `max_phrase_tokens`; the rest is not looked at.
+            weightings: each the weights of every query.
         """
-        weights = [options.weights or query.weights for query in queries]
-        lexical = lexical_signals(self._reader, snapshot, queries, weights)
+        by_words = [max(each, key=lambda weights: weights.lexical) for each in zip(*weightings, strict=True)]
+        lexical = lexical_signals(self._reader, snapshot, queries, by_words)
         token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
-        found = []
+        found: list[list[ScoredPhrases]] = []
         for i in range(len(queries)):
-            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], None)
-            named = [passage_hits[i] if weights[i].passage > 0 else passage_hits[i][:0]]
-            if vectors.lexical is not None:
-                named.append(vectors.lexical.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))
-            scored = self._score(snapshot, vectors, weights[i], "phrase", options, token_rows[i], np.concatenate(named))
-            found.append(scored.take(np.arange(min(options.k, len(scored)), dtype=np.int64)))
+            found.append([])
+            for weights in (each[i] for each in weightings):
+                signal = lexical[i] if weights.lexical > 0 else None
+                vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], signal, None)
+                named = [passage_hits[i] if weights.passage > 0 else passage_hits[i][:0]]
+                if signal is not None:
+                    named.append(signal.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))
+                scored = self._score(
+                    snapshot, vectors, weights, "phrase", options, token_rows[i], np.concatenate(named)
+                )
+                found[i].append(scored.take(np.arange(min(options.k, len(scored)), dtype=np.int64)))
         return found
 
     def _nearest(
@@ -164,6 +178,11 @@ class Searcher:
         growth: int = 1,
     ) -> tuple[list[Int64], list[Int64]]:
         """Return for each query the rows of its nearest tokens and the indices of its nearest passages."""
+        # One text under several weights, or asked for by several callers at once, is looked for once.
+        _, chosen, places = np.unique(
+            np.concatenate([start, end, passage], axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        start, end, passage = start[chosen], end[chosen], passage[chosen]
         n = len(start)
         factor = EFFORT_FACTORS[options.effort] * growth
         nprobe = None if options.nprobe is None else options.nprobe * growth
@@ -175,7 +194,10 @@ class Searcher:
         )
         _, passages = snapshot.search_passages(passage, n_passages, nprobe=nprobe, nprobe_factor=factor, exact=exact)
         token_rows = [np.unique(np.concatenate([rows[i], rows[n + i]])) for i in range(n)]
-        return [row[row >= 0] for row in token_rows], [found[found >= 0] for found in passages]
+        of_queries = places.reshape(-1).tolist()
+        return [token_rows[i][token_rows[i] >= 0] for i in of_queries], [
+            passages[i][passages[i] >= 0] for i in of_queries
+        ]
 
     def _choose(
         self,

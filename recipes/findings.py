@@ -1,9 +1,11 @@
 """The papers' findings, measured again: one small training for each row of their tables, written to docs/findings.md.
 
 Run: python -m recipes.findings --init BERT --train FILE --dev FILE --pages FILE --work DIR [--limit 20000] [--epochs 2]
+     [--reader DIR] [--seed 0 --seed 1] [--only ROW] [--notes FILE]
 What is compared (DensePhrases, Tables 5 and 6): negatives (none, in-batch, pre-batch with C = 1, 2, 4, all tokens),
 distillation, generated questions, shared or separate query encoders, each with one gold passage and in D_small; and
 L_topic and L_hard of phrase and passage training (EMNLP 2021, Figure 3). Finished rows are kept: run it again to go on.
+Every seed draws the order of the examples anew, never the examples; a table shows the mean of the seeds.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from kbengine.corpus.page_list import read_page_list
 from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.config import Architecture
 from kbengine.encoders.encoder import Encoder
+from kbengine.memory import keep_freed_memory
 from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.reading.evaluation import ReadingOptions, evaluate_reading
 from kbengine.reading.reader import Reader
@@ -33,6 +36,7 @@ from kbengine.training.options import LoopOptions, OptimizerOptions
 from kbengine.training.phrase_task import LossOptions
 from kbengine.training.recipe import DataSection, EncoderRecipe
 from recipes.contrast import Scores, contrast
+from recipes.findings_page import FIGURE, measured, page
 
 PAPER = LossOptions(
     single=1.0, negative=4.0, negatives="golds", pre_batches=0, filter=1.0, passage=0.0, no_answer="cls"
@@ -73,11 +77,6 @@ ROWS = (
     Row("distilled", "+ distillation", replace(PAPER, distillation=2.0)),
     Row("passages", "passages alone", replace(PAPER, single=0, negative=0, filter=0, passage=1.0), scores="passage"),
 )
-TABLES = (
-    ("Negatives (Table 6)", ("none", "in-batch", "pre-batch-1", "pre-batch-2", "pre-batch-4", "tokens")),
-    ("Model and data (Table 5)", ("in-batch", "separate", "generated", "distilled")),
-)
-FIGURE = ("none", "in-batch", "pre-batch-2", "passages")
 
 
 @dataclass(frozen=True)
@@ -93,25 +92,32 @@ class Scale:
     max_passage_tokens: int
     n_contrast: int
     device: str
+    n_dev: int | None = None
+    dropout: float = 0.1
     seed: int = 0
+    """Of the draw of examples; each training has its own."""
 
-    def recipe(self, row: Row) -> EncoderRecipe:
+    def recipe(self, row: Row, seed: int) -> EncoderRecipe:
         """Return the training of a row."""
         optimizer = OptimizerOptions(learning_rate=self.learning_rate, warmup_fraction=0.05)
         has_vector = "mean" if row.losses.passage else "none"
         return EncoderRecipe(
             model=ModelOptions(
-                self.init, row.architecture, max_passage_tokens=self.max_passage_tokens, passage_vector=has_vector
+                self.init,
+                row.architecture,
+                dropout=self.dropout,
+                max_passage_tokens=self.max_passage_tokens,
+                passage_vector=has_vector,
             ),
             losses=row.losses,
-            loop=self.loop(optimizer, self.epochs),
+            loop=self.loop(optimizer, seed),
             weights="float32",
         )
 
-    def loop(self, optimizer: OptimizerOptions, epochs: int) -> LoopOptions:
+    def loop(self, optimizer: OptimizerOptions, seed: int) -> LoopOptions:
         """Return the loop's options."""
         return LoopOptions(
-            epochs=epochs, batch_size=self.batch_size, seed=self.seed, device=self.device, optimizer=optimizer
+            epochs=self.epochs, batch_size=self.batch_size, seed=seed, device=self.device, optimizer=optimizer
         )
 
 
@@ -125,44 +131,51 @@ class Findings:
         work: Path,
         *,
         generated: Path | None,
+        reader: Path | None,
         progress: ProgressSink,
         stop: Stop,
     ) -> None:
         self.data = replace(data, limit=scale.limit)
         self.generated = generated
+        self.reader = reader
         self.scale = scale
         self.work = work
         self.common: dict[str, Any] = {"resume": True, "progress": progress, "stop": stop}
         read = read_examples(self.data, seed=scale.seed, progress=progress)
         # Weights are compared after the last step: there is no development set to choose others by.
         self.examples = replace(read, dev=())
-        self.dev = read.dev
+        n = len(read.dev) if scale.n_dev is None else min(scale.n_dev, len(read.dev))
+        self.dev = tuple(read.dev[i * len(read.dev) // n] for i in range(n))
 
-    def measure(self, row: Row) -> dict[str, Any]:
+    def measure(self, row: Row, seed: int) -> dict[str, Any]:
         """Return the figures of a row, trained unless they are there already."""
-        result = self.work / f"{row.name}.json"
+        name = f"{row.name}.{seed}"
+        result = self.work / f"{name}.json"
         if not result.exists():
-            out = self.work / row.name
+            out = self.work / name
             if not out.exists():
                 examples = self.examples if not row.generated else self.with_generated()
                 reader = Reader.load(self.teacher(), device=self.scale.device) if row.losses.distillation else None
-                train_on(examples, self.scale.recipe(row), out, reader=reader, **self.common)
+                train_on(examples, self.scale.recipe(row, seed), out, reader=reader, **self.common)
             figures = self.figures(Encoder.load(out, device=self.scale.device), row)
             result.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return found
 
     def figures(self, encoder: Encoder, row: Row) -> dict[str, Any]:
-        """Return EM and F1 with one passage and in D_small, and both contrasts."""
+        """Return EM and F1 with one passage and in D_small, and both contrasts of those that the figure shows."""
         report = evaluate_reading(self.dev, encoder=encoder, options=ReadingOptions(small_corpus=True))
-        some = self.dev[: self.scale.n_contrast]
-        found = contrast(encoder, some, list(self.passages()), scores=row.scores, seed=self.scale.seed)
         names = {"gold passage": "single", "small corpus": "small"}
         scores = {
             f"{names[setting]}_{figure}": getattr(value, figure)
             for setting, value in report.scores.items()
             for figure in ("em", "f1")
         }
+        if row.name not in FIGURE:
+            return scores
+        n = min(self.scale.n_contrast, len(self.dev))
+        some = [self.dev[i * len(self.dev) // n] for i in range(n)]
+        found = contrast(encoder, some, list(self.passages()), scores=row.scores, seed=self.scale.seed)
         return {**scores, "L_topic": found.topic, "L_hard": found.hard, "n_contrast": found.n}
 
     def passages(self) -> Iterator[MinedPassage]:
@@ -190,63 +203,41 @@ class Findings:
             some = list(islice(made, self.scale.n_generated))
         return replace(self.examples, train=(*self.examples.train, *some))
 
+    def measured_with(self) -> str:
+        """Return the data and the options for people."""
+        known = {name: value for name, value in asdict(self.scale).items() if value is not None}
+        options = ", ".join(f"{name} {value}" for name, value in {**known, "init": Path(self.scale.init).name}.items())
+        return f"{len(self.examples.train):,} training and {len(self.dev):,} development examples; {options}"
+
     def teacher(self) -> Path:
-        """Return the directory of the cross-encoder, trained on the same examples."""
+        """Return the directory of the cross-encoder: the one given, or one trained on the same examples."""
+        if self.reader is not None:
+            return self.reader
         out = self.work / "teacher"
         if not out.exists():
             base = ReaderRecipe()
             recipe = replace(
                 base,
-                model=replace(base.model, init=self.scale.init),
-                loop=self.scale.loop(OptimizerOptions(learning_rate=self.scale.learning_rate), self.scale.epochs),
+                model=replace(base.model, init=self.scale.init, dropout=self.scale.dropout),
+                loop=self.scale.loop(OptimizerOptions(learning_rate=self.scale.learning_rate), self.scale.seed),
             )
             train_reader_on(self.examples, recipe, out, **self.common)
         return out
 
 
-def page(figures: dict[str, dict[str, Any]], scale: Scale, n_train: int, n_dev: int) -> str:
-    """Return docs/findings.md: the tables, and what they were measured with."""
-    whats = {row.name: row.what for row in ROWS}
-    options = ", ".join(f"{name} {value}" for name, value in {**asdict(scale), "init": Path(scale.init).name}.items())
-    lines = [
-        "# The papers' findings, measured again",
-        "",
-        "Written by `python -m recipes.findings`; do not edit. One training a row; D_small are all gold passages of",
-        "the development rows together. The papers' own figures are those of BERT-base on all of SQuAD or Natural",
-        "Questions.",
-        "",
-        f"{n_train:,} training and {n_dev:,} development examples; {options}",
-    ]
-    for title, names in TABLES:
-        lines += ["", f"## {title}", "", "| training | one passage EM / F1 | D_small EM / F1 |", "| --- | --- | --- |"]
-        for name in names:
-            if name in figures:
-                row = figures[name]
-                lines.append(
-                    f"| {whats[name]} | {row['single_em']:.1f} / {row['single_f1']:.1f} | "
-                    f"{row['small_em']:.1f} / {row['small_f1']:.1f} |"
-                )
-    lines += ["", "## Topics and near passages (Figure 3 of the second paper)", "", "Lower is better.", ""]
-    lines += ["| training | L_topic | L_hard |", "| --- | --- | --- |"]
-    for name in FIGURE:
-        if name in figures:
-            cells = [figures[name][loss] for loss in ("L_topic", "L_hard")]
-            shown = " | ".join("–" if value is None else f"{value:.3f}" for value in cells)
-            lines.append(f"| {whats[name]} | {shown} |")
-    return "\n".join(lines) + "\n"
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure all rows, or those named, and write the page."""
-    set_thread_defaults()
+def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("train", "dev", "pages"):
         parser.add_argument(f"--{name}", type=Path, action="append", default=[])
     parser.add_argument("--exclude-pages", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("docs/findings.md"))
+    parser.add_argument("--notes", type=Path, help="what to write above the tables")
     parser.add_argument("--init", required=True, help="a BERT folder, wheel or hub name")
+    parser.add_argument("--reader", type=Path, help="the teacher, instead of one trained on the same examples")
     parser.add_argument("--limit", type=int, default=20_000, help="training examples")
+    parser.add_argument("--dev-limit", type=int, help="development examples, evenly spread")
     parser.add_argument("--generated", type=int, default=20_000, help="generated questions")
     parser.add_argument(
         "--generated-rows", type=Path, help="what `kbengine questions` wrote, instead of cloze questions"
@@ -254,12 +245,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=48)
     parser.add_argument("--learning-rate", type=float, default=1.5e-4)
+    parser.add_argument("--dropout", type=float, default=0.1, help="0 makes training on a processor twice as fast")
     parser.add_argument("--max-passage-tokens", type=int, default=176)
     parser.add_argument("--contrast", type=int, default=300, help="questions of Figure 3")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--only", action="append", choices=[row.name for row in ROWS], help="rows to measure")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--seed", dest="seeds", type=int, action="append", help="several: the first draws examples")
+    parser.add_argument(
+        "--only", action="append", choices=[row.name for row in ROWS], help="rows to measure now, in this order"
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure all rows, or those named, and write the page of all that have been measured."""
+    set_thread_defaults()
+    keep_freed_memory()
+    given = arguments_of(arguments)
     given.work.mkdir(parents=True, exist_ok=True)
+    seeds = given.seeds or [0]
     scale = Scale(
         given.init,
         given.limit,
@@ -270,16 +273,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.max_passage_tokens,
         given.contrast,
         given.device,
+        given.dev_limit,
+        given.dropout,
+        seeds[0],
     )
     data = DataSection(tuple(given.train), tuple(given.dev), tuple(given.pages), given.exclude_pages)
     with progress_for_terminal() as progress, stop_on_interrupt() as stop:
-        findings = Findings(data, scale, given.work, generated=given.generated_rows, progress=progress, stop=stop)
-        figures = {}
-        for row in ROWS:
-            if not given.only or row.name in given.only:
-                figures[row.name] = findings.measure(row)
-                print(row.name, json.dumps(figures[row.name]), flush=True)
-    given.out.write_text(page(figures, scale, len(findings.examples.train), len(findings.dev)), encoding="utf-8")
+        findings = Findings(
+            data, scale, given.work, generated=given.generated_rows, reader=given.reader, progress=progress, stop=stop
+        )
+        by_name = {row.name: row for row in ROWS}
+        for seed in seeds:
+            for name in given.only or by_name:
+                print(name, json.dumps(findings.measure(by_name[name], seed)), flush=True)
+    notes = given.notes.read_text(encoding="utf-8") if given.notes else ""
+    whats = {row.name: row.what for row in ROWS}
+    written = page(measured(given.work, list(whats)), whats, findings.measured_with(), notes)
+    given.out.write_text(written, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from kbengine.corpus.page_list import read_page_list
 from kbengine.encoders.checkpoint import read_checkpoint, write_checkpoint
 from kbengine.encoders.encoder import Encoder
+from kbengine.memory import keep_freed_memory
 from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.reading.reader import Reader
 from kbengine.reading.training_run import train_reader_on
@@ -221,6 +222,7 @@ def fetch_wheel(folder: Path) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the recipe."""
     set_thread_defaults()
+    keep_freed_memory()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of KILT files")
     parser.add_argument("--work", type=Path, required=True, help="folder for all results")

@@ -7,6 +7,7 @@ overlap what one batch does in Python with what another does in the encoder, whe
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Any
 
 from web.deadline import Deadline
 from web.errors import DeadlineError, QueueFullError, StoppingError
+from web.turns import Turns
 
 RunBatch = Callable[[Hashable, Sequence[Any]], Sequence[Any]]
 """Answers items of one key, one outcome per item and in order."""
@@ -27,6 +29,8 @@ ObserveBatch = Callable[[Sequence[float], Any], None]
 """Told after each batch how many seconds each item waited for it to begin, and its first outcome (None: all failed)."""
 
 MAX_RETRY_AFTER_S = 30.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ class BatchingOptions:
         max_batch: Items run together at most.
         max_wait_ms: How long a batch waits to grow, and only when other items wait or have just been run: an item
             that comes alone is run at once.
-        queue_size: Items that may wait; one more is refused.
+        queue_size: Single items in hand, waiting or being run, each of which holds up a caller's thread; one more is
+            refused.
         dispatchers: Batches that run at once.
     """
 
@@ -52,7 +57,6 @@ class _Job:
     key: Hashable
     item: Any
     deadline: Deadline | None
-    bulk: bool = False
     future: Future[Any] = field(default_factory=Future)
     queued_at: float = field(default_factory=time.perf_counter)
 
@@ -70,8 +74,8 @@ class MicroBatcher:
         self._observe = observe
         self._changed = threading.Condition()
         self._queue: deque[_Job] = deque()
-        self._waiting = 0  # single items in the queue: what `queue_size` bounds
-        self._bulk_turn = threading.Semaphore(1)
+        self._in_hand = 0  # calls of `submit` that have no outcome yet: what `queue_size` bounds
+        self._bulk_turn = Turns()
         self._last_size = 1
         self._seconds_per_item = 0.02
         self._stopping = False
@@ -91,22 +95,27 @@ class MicroBatcher:
         """Return the item's outcome, once it was run together with others of its key; raise what it alone raised.
 
         Raises:
-            QueueFullError: as many items as may are waiting already; this one was not queued.
+            QueueFullError: as many items as may are in hand already; this one was not queued.
             DeadlineError: the deadline passed before there was an outcome.
             StoppingError: the batcher is closed.
         """
         job = _Job(key, item, deadline)
         with self._changed:
             self._refuse_when_stopping()
-            if self._waiting >= self._options.queue_size:
+            if self._in_hand >= self._options.queue_size:
                 raise QueueFullError(
-                    f"{self._waiting} queries are waiting, {self._options.queue_size} may; try again later",
+                    f"{self._in_hand} queries are waiting or being answered, {self._options.queue_size} may; try again "
+                    "later",
                     retry_after_s=self._retry_after_s(),
                 )
-            self._waiting += 1
+            self._in_hand += 1
             self._queue.append(job)
             self._changed.notify()
-        return _outcome(job)
+        try:
+            return _outcome(job)
+        finally:
+            with self._changed:
+                self._in_hand -= 1
 
     def submit_many(
         self, items: Sequence[tuple[Hashable, Any]], deadline: Deadline | None = None
@@ -131,8 +140,8 @@ class MicroBatcher:
             thread.join()
 
     def _run_part(self, items: Sequence[tuple[Hashable, Any]], deadline: Deadline | None) -> list[Any | Exception]:
-        jobs = [_Job(key, item, deadline, bulk=True) for key, item in items]
-        if not self._bulk_turn.acquire(timeout=None if deadline is None else deadline.remaining_s):
+        jobs = [_Job(key, item, deadline) for key, item in items]
+        if not self._bulk_turn.acquire(None if deadline is None else deadline.remaining_s):
             return [_too_late() for _ in jobs]
         try:
             with self._changed:
@@ -159,20 +168,26 @@ class MicroBatcher:
     # -- the dispatcher's thread
 
     def _dispatch(self) -> None:
-        while True:
-            batch = self._next_batch()
-            if batch is None:
-                return
+        while (batch := self._next_batch()) is not None:
             ready = [job for job in batch if self._may_begin(job)]
-            if not ready:
-                continue
             began = time.perf_counter()
-            self._run_jobs(ready)
-            self._last_size = len(batch)
-            self._seconds_per_item += 0.2 * ((time.perf_counter() - began) / len(ready) - self._seconds_per_item)
-            if self._observe is not None:
-                first = next((job.future.result() for job in ready if job.future.exception() is None), None)
-                self._observe([began - job.queued_at for job in ready], first)
+            if ready:
+                self._run_jobs(ready)
+            taken_s = time.perf_counter() - began
+            if ready:
+                self._last_size = len(batch)
+                self._seconds_per_item += 0.2 * (taken_s / len(ready) - self._seconds_per_item)
+                self._tell(ready, began)
+
+    def _tell(self, jobs: Sequence[_Job], began: float) -> None:
+        """Tell the observer of a batch; what goes wrong with it is logged, for no query must wait because of it."""
+        if self._observe is None:
+            return
+        first = next((job.future.result() for job in jobs if job.future.exception() is None), None)
+        try:
+            self._observe([began - job.queued_at for job in jobs], first)
+        except Exception:
+            _log.exception("the observer of a batch failed")
 
     def _next_batch(self) -> list[_Job] | None:
         """Return the oldest job with others of its key, in order of coming; None when closed and all is done."""
@@ -191,7 +206,6 @@ class MicroBatcher:
             for job in self._queue:
                 (batch if job.key == key and len(batch) < self._options.max_batch else others).append(job)
             self._queue = others
-            self._waiting -= sum(not job.bulk for job in batch)
             if others:
                 self._changed.notify()
             return batch
@@ -219,9 +233,7 @@ class MicroBatcher:
 
     def _run_jobs(self, jobs: Sequence[_Job]) -> None:
         try:
-            outcomes = self._run(jobs[0].key, [job.item for job in jobs])
-            if len(outcomes) != len(jobs):
-                raise RuntimeError(f"{len(jobs)} items gave {len(outcomes)} outcomes")
+            outcomes = self._outcomes(jobs)
         except Exception as error:
             if len(jobs) == 1:
                 jobs[0].future.set_exception(error)
@@ -232,6 +244,17 @@ class MicroBatcher:
             return
         for job, outcome in zip(jobs, outcomes, strict=True):
             job.future.set_result(outcome)
+
+    def _outcomes(self, jobs: Sequence[_Job]) -> Sequence[Any]:
+        try:
+            outcomes = self._run(jobs[0].key, [job.item for job in jobs])
+        except Exception:
+            raise
+        except BaseException as error:  # a panic of the tokenizer is one, and would end this thread
+            raise RuntimeError(f"the batch ended with {type(error).__name__}") from error
+        if len(outcomes) != len(jobs):
+            raise RuntimeError(f"{len(jobs)} items gave {len(outcomes)} outcomes")
+        return outcomes
 
 
 def _outcome(job: _Job) -> Any:

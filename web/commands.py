@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,7 +49,7 @@ def _json_option(function: F) -> F:
 @click.option("--port", default=8080, show_default=True, help="Port to bind; 0 takes a free one.")
 @click.option("--threads", default=64, show_default=True, help="Requests handled at once.")
 @click.option(
-    "--queue-size", type=int, help="Queries that may wait, one more is answered 429; by default ¾ of the threads."
+    "--queue-size", type=int, help="Queries in hand at once, one more is answered 429; by default ¾ of the threads."
 )
 @click.option("--max-batch", default=32, show_default=True, help="Queries encoded and searched together.")
 @click.option("--max-wait-ms", default=2.0, show_default=True, help="How long a batch may wait for more queries.")
@@ -68,10 +70,21 @@ def serve(kb: Path, **chosen: Any) -> None:
       kbengine serve --kb my-kb
       kbengine key create laptop --scope write --kb my-kb && kbengine serve --kb my-kb --host 0.0.0.0
     """
-    from web.server import serve as serve_kb
-    from web.settings import ServiceSettings
+    with _ended_by_sigterm():
+        from web.server import serve as serve_kb
+        from web.settings import ServiceSettings
 
-    serve_kb(kb, ServiceSettings(**chosen))
+        serve_kb(kb, ServiceSettings(**chosen))
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the program before the server is there: the first process of a container would pass over it."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @click.group()

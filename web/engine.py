@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kbengine.query import SearchOptions
 from kbengine.results import SearchResult
+from storage.tuned_files import list_tuned
 from web.batching import BatchingOptions, MicroBatcher
 from web.deadline import Deadline
 from web.keeper import Keeper
@@ -35,6 +36,8 @@ C = TypeVar("C")
 
 INFO_SECONDS = 5.0
 """How long counts and sizes of one generation are taken as current (merging in the background changes sizes)."""
+VERIFICATION_ENDS_S = 1.0
+"""How long closing waits for a verification: it only reads, and one of a large knowledge base takes minutes."""
 SELF_QUERY = "ready"
 SELF_QUERY_SECONDS = 5.0
 
@@ -137,6 +140,11 @@ class Engine:
     def encoder_name(self) -> str:
         """Return the name of the encoder."""
         return self._knowledge_base.encoder_for().name
+
+    @property
+    def tuned_encoders(self) -> list[str]:
+        """Return the names of the query encoders tuned for the knowledge base, as they are stored now."""
+        return list_tuned(self.path)
 
     @property
     def calibrated_tasks(self) -> frozenset[Task]:
@@ -349,7 +357,7 @@ class Engine:
         self._keeper.close()
         self._batcher.close()
         self._writes.close()
-        self._verification.wait()
+        self._verification.wait(VERIFICATION_ENDS_S)
         self._knowledge_base.close()
 
     # -- inside

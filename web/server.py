@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from kbengine.console import Output
 
 BACKLOG = 512
+CLIENT_STALL_S = 60
+"""How long a client may neither send what it announced nor read its answer before its connection is closed."""
 _LOAD_FAILED = (OneWorkerArbiter.WORKER_BOOT_ERROR, OneWorkerArbiter.APP_LOAD_ERROR)
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -101,6 +104,8 @@ def listening_socket(settings: ServiceSettings) -> Any:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for stall in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # connections have what their listener has
+            listener.setsockopt(socket.SOL_SOCKET, stall, struct.pack("ll", CLIENT_STALL_S, 0))
         try:
             listener.bind((settings.host.strip("[]"), settings.port))
             listener.listen(BACKLOG)
@@ -152,7 +157,6 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             "accesslog": None,
             "control_socket_disable": True,
             "post_worker_init": self._announce,
-            "worker_exit": self._close,
             "proc_name": "kbengine",
         }
         if os.access(_SHARED_MEMORY, os.W_OK):
@@ -180,6 +184,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         url = address(self._settings, self._port)
         make_log().info("serving", url=url, api=f"{url}/v1", openapi=f"{url}/openapi.json", kb=str(self._kb))
 
-    def _close(self, _arbiter: Any, _worker: Any) -> None:
+    def close_engine(self) -> None:
+        """Finish what the engine accepted and give its files back."""
         if self._engine is not None:
             self._engine.close()

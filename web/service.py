@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -43,6 +42,23 @@ class Reply:
         return bool(self.body["cached"])
 
 
+class StopFlag:
+    """Whether the service was told to stop.
+
+    Not an Event: setting one takes a lock, and the handler of a second SIGTERM can interrupt that of the first in it.
+    """
+
+    _is_set = False
+
+    def set(self) -> None:
+        """Remember that it was told to stop."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Tell whether it was told to stop."""
+        return self._is_set
+
+
 @dataclass(frozen=True)
 class Service:
     """The parts that views use; `current_service()` returns it inside a request."""
@@ -53,7 +69,7 @@ class Service:
     metrics: Metrics
     log: FilteringBoundLogger
     cache: ResultCache
-    stopping: threading.Event = field(default_factory=threading.Event)
+    stopping: StopFlag = field(default_factory=StopFlag)
     probe: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def deadline(self, wanted_ms: int | None = None) -> Deadline:

@@ -33,8 +33,9 @@ class ServiceSettings:
         deadline_s: How long a query may take before it is answered 504.
         drain_s: After SIGTERM: how long new requests are still taken while /readyz already says 503.
         graceful_s: After that: how long requests in flight may take to finish.
-        queue_size: Queries that may wait; one more is answered 429. Each waits in a thread, so they are fewer than the
-            threads; None is three quarters of those, which leaves threads for refusing and for everything else.
+        queue_size: Queries that may wait or be answered at once; one more is answered 429. Each has a thread, so they
+            are fewer than the threads; None is three quarters of those, which leaves threads for refusing and for
+            everything else.
         max_batch: Queries encoded and searched together.
         max_wait_ms: How long a batch waits for more queries, and only when others are waiting already.
         dispatchers: Batches that run at once; None is one on a machine of two cores, which the encoder uses up, and two

@@ -56,11 +56,11 @@ class Verification:
                 self._thread.start()
             return self._state
 
-    def wait(self) -> VerifyState:
-        """Return the state when nothing is running any more."""
+    def wait(self, timeout_s: float | None = None) -> VerifyState:
+        """Return the state when nothing is running any more, or when that takes longer than the timeout."""
         thread = self._thread
         if thread is not None:
-            thread.join()
+            thread.join(timeout_s)
         return self._state
 
     def _run(self) -> None:

@@ -66,9 +66,10 @@ class Writes:
                 raise QueueFullError(
                     f"{self._pending} changes are waiting, {MAX_WAITING_WRITES} may; try again later", retry_after_s=5
                 )
+            done = self._pool.submit(self._change, change, op_id, payload)
             self._pending += 1
         try:
-            return self._pool.submit(self._change, change, op_id, payload).result()
+            return done.result()
         finally:
             with self._lock:
                 self._pending -= 1

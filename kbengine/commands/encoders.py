@@ -1,4 +1,4 @@
-"""`kbengine encoders`: the encoders tuned for a knowledge base, listed and deleted."""
+"""`kbengine encoders`: the encoders tuned for a knowledge base, listed, exported and deleted."""
 
 from __future__ import annotations
 
@@ -84,3 +84,23 @@ def delete(name: str, kb: Path, as_json: bool) -> None:
     database_path(kb)
     delete_tuned(kb, name)
     Output(sys.stdout, as_json=as_json).facts({"deleted": name})
+
+
+@encoders.command()
+@click.argument("name")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The directory to make.")
+@click.option("--weights", type=click.Choice(["int8", "float16", "float32"]), default="int8", show_default=True)
+@_kb_and_json
+def export(name: str, out: Path, weights: Any, kb: Path, as_json: bool) -> None:
+    """Write one as a model directory of its own, which opens every knowledge base of the same passage side.
+
+    \b
+    Example: kbengine encoders export linker --kb my-kb --out linker
+    """
+    from kbengine.console import Output
+    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.tuning.tuned_encoders import export_tuned
+
+    with KnowledgeBase.open(kb) as knowledge_base:
+        info = export_tuned(kb, name, out, base=knowledge_base.encoder, dtype=weights)
+    Output(sys.stdout, as_json=as_json).facts({"exported": info.name, "directory": str(out)})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kbengine.questions.generate import InputFormat
 
 FORMAT_NAMES = ("kilt", "densephrases", "dpr", "beir", "kbengine", "folder")
-KIND_NAMES = ("question", "slot", "relation", "mention")
+KIND_NAMES = ("question", "slot", "relation", "mention", "link")
 
 
 class Weights(click.ParamType[dict[str, float]]):

@@ -111,6 +111,7 @@ def encoder(out: Path, resume: bool, as_json: bool, sparse: bool, **given: Any) 
     """
     from kbengine.commands.train_sparse import run_sparse
     from kbengine.console import Output
+    from kbengine.memory import keep_freed_memory
     from kbengine.progress import progress_for_terminal
     from kbengine.training.encoder_training import train_encoder
     from kbengine.training.interruption import stop_on_interrupt
@@ -120,6 +121,7 @@ def encoder(out: Path, resume: bool, as_json: bool, sparse: bool, **given: Any) 
         run_sparse(out, resume, as_json, **given)
         return
     recipe = _recipe(**given)
+    keep_freed_memory()
     processes = join_processes(recipe.loop.device)
     with progress_for_terminal(quiet=as_json or not processes.is_main) as progress, stop_on_interrupt() as stop:
         trained = train_encoder(recipe, out, resume=resume, processes=processes, progress=progress, stop=stop)

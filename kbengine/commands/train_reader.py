@@ -39,12 +39,14 @@ def reader(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
       kbengine evaluate reading dev-v2.0.json --reader my-reader
     """
     from kbengine.console import Output
+    from kbengine.memory import keep_freed_memory
     from kbengine.progress import progress_for_terminal
     from kbengine.reading.training_run import train_reader
     from kbengine.training.interruption import stop_on_interrupt
     from kbengine.training.processes import join_processes
 
     recipe = _recipe(**given)
+    keep_freed_memory()
     processes = join_processes(recipe.loop.device)
     with progress_for_terminal(quiet=as_json or not processes.is_main) as progress, stop_on_interrupt() as stop:
         trained = train_reader(recipe, out, resume=resume, processes=processes, progress=progress, stop=stop)

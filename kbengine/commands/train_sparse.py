@@ -36,6 +36,7 @@ def sparse(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
 def run_sparse(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
     """Train and tell; options of the phrase encoder's own training are refused."""
     from kbengine.console import Output
+    from kbengine.memory import keep_freed_memory
     from kbengine.progress import progress_for_terminal
     from kbengine.sparse.training_run import SparseRecipe, run_sparse_training
     from kbengine.training.interruption import stop_on_interrupt
@@ -46,6 +47,7 @@ def run_sparse(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
     named = [(section, value) for section, value in own if value is not None]
     file, settings = given.pop("recipe"), given.pop("settings")
     recipe = read_recipe(SparseRecipe, file, [*named, *overrides_of(settings, given)])
+    keep_freed_memory()
     processes = join_processes(recipe.loop.device)
     with progress_for_terminal(quiet=as_json or not processes.is_main) as progress, stop_on_interrupt() as stop:
         trained = run_sparse_training(recipe, out, resume=resume, processes=processes, progress=progress, stop=stop)

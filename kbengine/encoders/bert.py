@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, scaled_dot_product_attention
+from torch.nn.functional import gelu
 
+from kbengine.encoders.attention import attend
 from kbengine.encoders.config import BackboneConfig
 
 
@@ -51,8 +52,7 @@ class BertSelfAttention(nn.Module):
             projection(hidden).view(B, T, self.n_heads, -1).transpose(1, 2)  # (B, heads, T, H / heads)
             for projection in (self.query, self.key, self.value)
         )
-        dropout_p = self.dropout_p if self.training else 0.0
-        attended = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout_p)
+        attended = attend(query, key, value, mask, dropout=self.dropout_p if self.training else 0.0)
         return attended.transpose(1, 2).reshape(B, T, H)
 
 

@@ -99,6 +99,7 @@ def write_checkpoint(
     *,
     dtype: WeightsDType = "int8",
     documents: Mapping[str, str] | None = None,
+    like: Path | None = None,
 ) -> None:
     """Return once the directory is durably there with all its files, or else not at all.
 
@@ -109,6 +110,9 @@ def write_checkpoint(
         weights: the model's `state_dict()`.
         dtype: how to store the weights; int8 applies to matrices, whose other tensors are then float16.
         documents: further texts by file name, for people: a model card, a training report.
+        like: a model directory; tensors that decode to the same values there are stored as they are there. Packing
+            anew what was packed may round again: this keeps the passage fingerprint of a model whose query side
+            changed.
 
     Raises:
         EncoderError: the directory exists, or the weights are not those of the configuration.
@@ -121,9 +125,12 @@ def write_checkpoint(
     decoded = {name: tensor.detach().to("cpu", torch.float32) for name, tensor in weights.items()}
     _check_weights(decoded, config, directory)
     _check_finite(decoded, directory)
+    there = {} if like is None else _read_stored(like / WEIGHTS_FILE)
     stored: dict[str, Tensor] = {}
     for name, tensor in decoded.items():
-        stored.update(_encode(name, tensor, dtype))
+        kept = {each: there[each] for each in (name, name + _SCALE) if each in there}
+        is_same = name in kept and torch.equal(_decode(name, kept[name], kept.get(name + _SCALE), directory), tensor)
+        stored.update(kept if is_same else _encode(name, tensor, dtype))
     files = {
         CONFIG_FILE: (json.dumps(config.to_json(), indent=2) + "\n").encode(),
         TOKENIZER_FILE: tokenizer_json.encode(),
@@ -190,13 +197,7 @@ def _parse_json(text: str, path: Path) -> object:
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
     """Return the file's tensors as float32, scales applied, unused ones left out, aliases resolved."""
-    if not path.is_file():
-        raise EncoderError(f"{path} is missing; a model directory holds {_wanted_files()}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
-    except (SafetensorError, OSError) as e:
-        raise EncoderError(f"cannot read {path}: {e}; copy the model directory again") from e
+    stored = _read_stored(path)
     _check_finite(stored, path)
     weights: dict[str, Tensor] = {}
     for name, tensor in stored.items():
@@ -210,6 +211,17 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
             raise EncoderError(f"{path} holds both {ours} and {name}, which mean the same; remove one")
         weights[ours] = _decode(name, tensor, scale, path)
     return weights
+
+
+def _read_stored(path: Path) -> dict[str, Tensor]:
+    """Return the file's tensors as they are in it."""
+    if not path.is_file():
+        raise EncoderError(f"{path} is missing; a model directory holds {_wanted_files()}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
+    except (SafetensorError, OSError) as e:
+        raise EncoderError(f"cannot read {path}: {e}; copy the model directory again") from e
 
 
 def _decode(name: str, tensor: Tensor, scale: Tensor | None, path: Path) -> Tensor:

@@ -37,8 +37,8 @@ def choose_device(choice: str) -> torch.device:
     return device
 
 
-def choose_passage_dtype(choice: str, device: torch.device) -> torch.dtype:
-    """Return what passages are computed in: "auto" is bfloat16 where the hardware has it, else float32.
+def choose_dtype(choice: str, device: torch.device) -> torch.dtype:
+    """Return what training and passages are computed in: "auto" is bfloat16 where the hardware has it, else float32.
 
     Raises:
         InvalidOptionError: the dtype has no such name.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kbengine.encoders.checkpoint import CONFIG_FILE, fingerprints, read_checkpoint
 from kbengine.encoders.config import Architecture, EncoderConfig
-from kbengine.encoders.device import DTypeChoice, choose_device, choose_passage_dtype
+from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
 from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.query_input import QueryIds, QueryInput, query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
@@ -179,7 +179,7 @@ class Encoder:
             InvalidOptionError: the device or dtype is not available.
         """
         where = choose_device(device)
-        passage_dtype = choose_passage_dtype(dtype, where)
+        passage_dtype = choose_dtype(dtype, where)
         name, directory = _find(name_or_path)
         checkpoint = read_checkpoint(directory)
         tokenizer = _tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
@@ -229,7 +229,7 @@ class Encoder:
             fingerprint=whole,
             passage_fingerprint=passages,
             device=where,
-            passage_dtype=choose_passage_dtype(dtype, where),
+            passage_dtype=choose_dtype(dtype, where),
             truecaser=truecaser,
         )
 

@@ -1,18 +1,19 @@
 """Cloze questions: the built-in generator that needs no model.
 
 A sentence without its answer span, words dropped at random, becomes a question or a slot ("title [SEP] words"); the
-words between two names become a relation; the title's occurrences become mentions to link to the page's first one.
-What a document gives depends on the seed and the document alone, so that runs, orders and parts of a corpus agree.
+words between two names become a relation; the title's occurrences become mentions to link to the page's first one, and
+names of other documents mentions to link to theirs. What a document gives depends on the seed and the document alone
+(links: on the names in the corpus too), so that runs, orders and parts of a corpus agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from kbengine.corpus.document import CorpusDocument, CorpusPassage
+from kbengine.corpus.document import CorpusDocument
 from kbengine.encoders.query_input import MentionInput, QueryInput, QuestionInput, SlotInput
 from kbengine.errors import InvalidOptionError
 from kbengine.questions.answers import (
@@ -25,6 +26,7 @@ from kbengine.questions.answers import (
     ranked_answers,
 )
 from kbengine.questions.generated import QUESTION_KINDS, GeneratedQuestion, QuestionKind, QuestionsReport
+from kbengine.questions.homes import Home, Homes
 from kbengine.questions.phrasing import (
     MIN_WORDS,
     cloze_text,
@@ -35,14 +37,12 @@ from kbengine.questions.phrasing import (
     slot_words,
 )
 from kbengine.questions.words import context_around
-from kbengine.results import Span
 from kbengine.training.examples import TrainingExample
 
 MENTION_CONTEXT_CHARS: Final = 300
 """Context kept on each side of a mention, cut at words; the encoder reads less."""
-
-Home = tuple[CorpusPassage, Span]
-"""Where the title of a document stands first: what its mentions are to be linked to."""
+LINK_WEIGHT: Final = 4.0
+"""Of links in a mix that wants them."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class ClozeOptions:
 
     Attributes:
         answers: Which spans get a question.
-        mix: How likely each kind of question is, relative to the others, where an answer allows it.
+        mix: How likely each kind of question is, relative to the others, where an answer allows it. Kinds that are not
+            named are not made; "link" needs the homes of the corpus's documents.
         drop: The least and the most probable share of words dropped; each question draws its own from between.
         title_share: Share of the questions not naming their document that get its title put to them.
         source: The name given to the examples.
@@ -72,13 +73,26 @@ class ClozeOptions:
         if not 0 <= self.title_share <= 1:
             raise InvalidOptionError(f"title_share is {self.title_share}, wanted a share from 0 to 1")
 
+    @property
+    def wants_links(self) -> bool:
+        """Return whether mentions of other documents are made."""
+        return self.mix.get("link", 0.0) > 0
+
 
 class ClozeSource:
     """The cloze generator as a source of questions for documents."""
 
-    def __init__(self, options: ClozeOptions) -> None:
+    def __init__(self, options: ClozeOptions, homes: Homes | None = None) -> None:
+        """Take the options, and the homes of the documents that links may lead to.
+
+        Raises:
+            InvalidOptionError: links are wanted, and there are no homes.
+        """
+        if options.wants_links and homes is None:
+            raise InvalidOptionError('mix wants questions of the kind "link", which need the homes of the documents')
         self.options = options
         self.name = options.source
+        self.homes = homes
 
     def questions(self, documents: Sequence[CorpusDocument]) -> list[list[GeneratedQuestion]]:
         """Return the questions of each document, none for excluded ones."""
@@ -89,7 +103,7 @@ class ClozeSource:
         if document.doc_id in options.answers.exclude:
             return []
         quota = Quota(options.answers)
-        home = first_mention(document)
+        home = _home_of(document)
         made: list[GeneratedQuestion] = []
         for answer in ranked_answers(document, options.answers):
             if quota.is_full:
@@ -108,23 +122,36 @@ class ClozeSource:
         wanted: list[QuestionKind] = [kind for kind in QUESTION_KINDS if options.mix.get(kind, 0) > 0]
         while wanted:
             kind = random.choices(wanted, [options.mix[kind] for kind in wanted])[0]
-            query = self._query(kind, document.title, answer, home, random)
+            # A mention is answered where the title stands first, everything else where the answer was cut out.
+            place = Home(document, answer.passage, answer.span)
+            query: QueryInput | None
+            if kind in ("mention", "link"):
+                found = home if kind == "mention" else self._linked(document, answer)
+                query = None if found is None else self._mention(kind, answer, found)
+                place = found or place
+            else:
+                query = self._query(kind, document.title, answer, random)
             if query is not None:
-                # A mention is answered where the title stands first, everything else where the answer was cut out.
-                passage, span = home if kind == "mention" and home is not None else (answer.passage, answer.span)
-                return GeneratedQuestion(id, query, document, passage, span, kind, answer.kind, options.source)
+                where = (place.document, place.passage, place.span)
+                return GeneratedQuestion(id, query, *where, kind, answer.kind, options.source)
             wanted.remove(kind)
         return None
 
-    def _query(
-        self, kind: QuestionKind, title: str, answer: Answer, home: Home | None, random: Random
-    ) -> QueryInput | None:
+    def _linked(self, document: CorpusDocument, answer: Answer) -> Home | None:
+        """Return the home of the other document that the answer names."""
+        names = answer.kind in ("anchor", "name", "quoted")
+        return self.homes.named(answer.text, within=document) if names and self.homes is not None else None
+
+    def _mention(self, kind: QuestionKind, answer: Answer, home: Home) -> MentionInput | None:
+        """Return the answer as a mention; one of its own document only where it does not stand in the home itself."""
+        if kind == "mention" and (answer.kind != "title" or home.passage is answer.passage):
+            return None
+        return mention_of(answer)
+
+    def _query(self, kind: QuestionKind, title: str, answer: Answer, random: Random) -> QueryInput | None:
         options = self.options
         language = options.answers.language
         drop = random.uniform(*options.drop)
-        if kind == "mention":
-            apart = home is not None and (home[0] is not answer.passage)
-            return mention_of(answer) if answer.kind == "title" and apart else None
         if kind == "question":
             if len(content_words(answer.passage.text, remaining_words(answer), language)) < MIN_WORDS:
                 return None
@@ -142,9 +169,9 @@ class ClozeSource:
 class ClozeQuestions(Iterator[TrainingExample]):
     """The cloze questions of a corpus, one at a time; `report` counts what was read so far."""
 
-    def __init__(self, corpus: Iterable[CorpusDocument], options: ClozeOptions) -> None:
+    def __init__(self, corpus: Iterable[CorpusDocument], options: ClozeOptions, homes: Homes | None = None) -> None:
         self.report: Final = QuestionsReport()
-        self._iterator: Final = self._all(corpus, ClozeSource(options))
+        self._iterator: Final = self._all(corpus, ClozeSource(options, homes))
 
     def __next__(self) -> TrainingExample:
         return next(self._iterator)
@@ -158,13 +185,33 @@ class ClozeQuestions(Iterator[TrainingExample]):
                 yield question.example()
 
 
-def cloze_questions(corpus: Iterable[CorpusDocument], options: ClozeOptions | None = None) -> ClozeQuestions:
+def cloze_questions(
+    corpus: Iterable[CorpusDocument], options: ClozeOptions | None = None, *, homes: Homes | None = None
+) -> ClozeQuestions:
     """Return an iterator over the training examples of a corpus, document by document, with a `report` of counts.
 
-    The same documents and options give the same examples, whatever the order and whatever else the corpus holds;
-    asking for fewer per document gives the first of them.
+    The same documents and options give the same examples, whatever the order and whatever else the corpus holds
+    (links also want the same homes); asking for fewer per document gives the first of them.
+
+    Args:
+        corpus: the documents.
+        options: how.
+        homes: of the documents that links may lead to, where the mix has links.
+
+    Raises:
+        InvalidOptionError: links are wanted, and there are no homes.
     """
-    return ClozeQuestions(corpus, options or ClozeOptions())
+    return ClozeQuestions(corpus, options or ClozeOptions(), homes)
+
+
+def with_links(options: ClozeOptions) -> ClozeOptions:
+    """Return the options with mentions of other documents among the questions, as likely as those of their own."""
+    return replace(options, mix={**options.mix, "link": LINK_WEIGHT})
+
+
+def _home_of(document: CorpusDocument) -> Home | None:
+    found = first_mention(document)
+    return None if found is None else Home(document, *found)
 
 
 def mention_of(answer: Answer) -> MentionInput | None:

@@ -12,7 +12,7 @@ from kbengine.questions.candidates import AnswerKind
 from kbengine.results import Span
 from kbengine.training.examples import TrainingExample
 
-QuestionKind = Literal["question", "slot", "relation", "mention"]
+QuestionKind = Literal["question", "slot", "relation", "mention", "link"]
 QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = get_args(QuestionKind)
 
 
@@ -23,7 +23,7 @@ class GeneratedQuestion:
     Attributes:
         id: The generator, the document and the answer's place: the same in every run.
         query: What would be asked.
-        document: Which answers it.
+        document: Which answers it: the one the question was made from, or the one that a link leads to.
         passage: Of that document, with the answer in it.
         answer: The answer's span in the passage's text.
         kind: Of the question.

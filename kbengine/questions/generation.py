@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kbengine.builder import CorpusOptions
-from kbengine.progress import ProgressSink
+from kbengine.corpus.reader import read_corpus
+from kbengine.errors import InvalidOptionError
+from kbengine.progress import NoProgress, ProgressSink
 from kbengine.questions.answers import AnswerOptions
 from kbengine.questions.cloze import ClozeOptions, ClozeSource
 from kbengine.questions.generate import GenerateOptions, Seq2SeqSource
 from kbengine.questions.generated import GeneratedQuestion
+from kbengine.questions.homes import Homes
 from kbengine.questions.round_trip import RoundTripOptions, passes_round_trip
 from kbengine.questions.writing import Keep, QuestionSource, WrittenQuestions, write_questions
 
@@ -64,7 +67,7 @@ def generate_questions(
     """
     source: QuestionSource
     if options.generator == CLOZE:
-        source = ClozeSource(options.cloze)
+        source = ClozeSource(options.cloze, _homes(corpus, options.cloze, progress or NoProgress()))
     else:
         source = Seq2SeqSource.load(options.generator, dataclasses.replace(options.model, device=options.device))
     keep, fingerprint = _round_trip(options)
@@ -72,6 +75,17 @@ def generate_questions(
     return write_questions(
         corpus, out, source, options.answers, request=request, keep=keep, overwrite=overwrite, progress=progress
     )
+
+
+def _homes(corpus: CorpusOptions, cloze: ClozeOptions, progress: ProgressSink) -> Homes | None:
+    """Return the homes of the corpus's documents where links are wanted: the corpus is then read twice."""
+    if not cloze.wants_links:
+        return None
+    if "-" in map(str, corpus.paths):
+        raise InvalidOptionError("links need the corpus twice, and standard input can be read once; give files")
+    reading = read_corpus(corpus.paths, format=corpus.format, skip_bad=corpus.skip_bad)
+    progress.begin("reading names", None, "documents")
+    return Homes((document for document, _ in reading), exclude=cloze.answers.exclude)
 
 
 def _round_trip(options: QuestionsOptions) -> tuple[Keep | None, str | None]:

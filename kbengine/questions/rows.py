@@ -14,7 +14,7 @@ def kilt_row(question: GeneratedQuestion) -> dict[str, JSON]:
     page, as in KILT's entity linking; the offsets are those of the title's first occurrence.
     """
     shift = question.passage.char_offset
-    answer = question.document.title if question.kind == "mention" else question.answer_text
+    answer = question.document.title if question.kind in ("mention", "link") else question.answer_text
     place: dict[str, JSON] = {
         "wikipedia_id": question.document.doc_id,
         "title": question.document.title,

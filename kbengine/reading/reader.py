@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kbengine.encoders.device import DTypeChoice, choose_device, choose_passage_dtype
+from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
 from kbengine.encoders.query_input import QueryInput
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.encoders.windows import plan_batches
@@ -89,7 +89,7 @@ class Reader:
             InvalidOptionError: the device or dtype is not available.
         """
         where = choose_device(device)
-        computed_in = choose_passage_dtype(dtype, where)
+        computed_in = choose_dtype(dtype, where)
         checkpoint = read_reader(Path(directory).expanduser())
         return cls(
             checkpoint.model(),
@@ -112,7 +112,7 @@ class Reader:
             fingerprint="unsaved",
             source="unsaved",
             device=where,
-            dtype=choose_passage_dtype(dtype, where),
+            dtype=choose_dtype(dtype, where),
         )
 
     def save(self, directory: str | Path, *, dtype: ReaderDType = "float16") -> None:

@@ -247,10 +247,14 @@ def read_examples(data: DataSection, *, seed: int = 0, progress: ProgressSink | 
 def adapt_examples(data: DataSection, exclude: frozenset[str], *, seed: int) -> Iterator[TrainingExample]:
     """Give the cloze questions of the corpus to adapt to."""
     from kbengine.questions.answers import AnswerOptions
-    from kbengine.questions.cloze import ClozeOptions, cloze_questions
+    from kbengine.questions.cloze import ClozeOptions, cloze_questions, with_links
+    from kbengine.questions.homes import Homes
 
     answers = AnswerOptions(per_document=data.questions_per_document, seed=seed, exclude=exclude)
-    return cloze_questions(_documents(data.adapt), ClozeOptions(answers))
+    options, homes = ClozeOptions(answers), None
+    if data.link_questions:
+        options, homes = with_links(options), Homes(_documents(data.adapt), exclude=exclude)
+    return cloze_questions(_documents(data.adapt), options, homes=homes)
 
 
 def corpus_passages(data: DataSection, exclude: frozenset[str]) -> list[MinedPassage]:

@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from kbengine.encoders.device import choose_dtype
 from kbengine.errors import TrainingError
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.training.interruption import Stop, never
@@ -206,10 +207,8 @@ class _Run(Generic[B]):
 
     def _autocast(self) -> AbstractContextManager[Any]:
         device = self.processes.device.type
-        wanted = self.options.dtype
-        if wanted == "auto":
-            wanted = "bfloat16" if device == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-        return torch.autocast(device, dtype=torch.bfloat16, enabled=wanted == "bfloat16")
+        wanted = choose_dtype(self.options.dtype, self.processes.device)
+        return torch.autocast(device, dtype=torch.bfloat16, enabled=wanted == torch.bfloat16)
 
     def _after_step(self, window: _Window) -> None:
         """Log, evaluate and keep what is due; stop when asked to."""

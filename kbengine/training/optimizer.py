@@ -46,6 +46,8 @@ class NamedAdamW:
             lr=options.learning_rate,
             betas=(options.beta1, options.beta2),
             eps=options.epsilon,
+            # One pass over each parameter instead of ten. On a GPU torch's choice is as fast.
+            fused=True if all(p.device.type == "cpu" for p in self._names.values()) else None,
         )
 
     @property

@@ -66,7 +66,7 @@ class LoopOptions:
         max_steps: Stop after so many optimiser steps, which the schedule then ends at; None: after all epochs.
         seed: Of data order, dropout and whatever the task draws.
         device: "auto", "cpu", "cuda" or "cuda:1"; several processes choose by their rank.
-        dtype: What matrix products are computed in; "auto" is bfloat16 on a GPU that has it, else float32.
+        dtype: What matrix products are computed in; "auto" is bfloat16 where the hardware has it, else float32.
         evaluate_every_steps: Optimiser steps between two development scores; None: one after every epoch. One more
             comes before the first step.
         patience: Stop after so many development scores in a row that were no better; None: never.

@@ -37,6 +37,7 @@ class DataSection:
         n_hard_negatives: How many for each.
         adapt: A corpus whose cloze questions are trained on too.
         questions_per_document: Cloze questions of one document at most.
+        link_questions: Whether mentions of other documents are among them; the corpus is then read twice.
         reader: Directory of the cross-encoder to distil from.
         similar_to: The model whose passage vectors' similarities are kept (`losses.similarity`), named as `model.init`
             is; None: the initial one.
@@ -53,6 +54,7 @@ class DataSection:
     n_hard_negatives: int = 1
     adapt: tuple[Path, ...] = ()
     questions_per_document: int = 4
+    link_questions: bool = False
     reader: Path | None = None
     similar_to: str | None = None
     limit: int | None = None

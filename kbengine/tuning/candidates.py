@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 
 from kbengine.errors import StateError
 from kbengine.lexical import lexical_signals
-from kbengine.query import Query, SearchOptions, Weights
-from kbengine.reading.normalise import norm
+from kbengine.query import Effort, Query, SearchOptions, Weights
+from kbengine.tuning.judging import FoundPhrases, Judge
 from kbengine.tuning.losses import Loss
 from kbengine.tuning.rows import TuningRow
 
 if TYPE_CHECKING:
     from kbengine.aggregation import ScoredPhrases
-    from kbengine.encoders.encoder import Encoder
+    from kbengine.encoders.encoder import QueryVectors
     from kbengine.searcher import Searcher
-    from storage.records import PassageRecord
     from storage.snapshot import Snapshot
 
 Float32 = NDArray[np.float32]
@@ -60,23 +59,22 @@ class Candidates:
     lexical: Float32
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The distinct phrases of one query: global rows and snapshot passage indices, int64 (c,), and what is right."""
-
-    first_rows: Int64
-    last_rows: Int64
-    passages: Int64
-    is_right: Bool
-
-
 class CandidateSource:
-    """Retrieves candidates with an encoder that may be another one every time.
+    """Retrieves candidates with query vectors that may be another encoder's every time.
 
     The vectors are those that the index serves (decoded codes), so that what is learned holds for the index as it is.
     """
 
-    def __init__(self, searcher: Searcher, *, top_k: int, retrieval: Retrieval, loss: Loss) -> None:
+    def __init__(
+        self,
+        searcher: Searcher,
+        *,
+        top_k: int,
+        retrieval: Retrieval,
+        loss: Loss,
+        effort: Effort = "normal",
+        with_lexical: bool = True,
+    ) -> None:
         """Search the knowledge base that the searcher reads.
 
         Args:
@@ -85,39 +83,37 @@ class CandidateSource:
             retrieval: "dense": the best by phrase vectors alone; "fused": the best by all signals, which finds answers
                 that the vectors miss; "both": all of these.
             loss: what is right.
+            effort: of the searches.
+            with_lexical: whether `Candidates.lexical` is wanted; it is all zeros else, and costs nothing.
         """
         self._reader = searcher.reader
         self._searcher = searcher
         self._retrieval = retrieval
-        self._top_k = top_k
-        self._loss = loss
+        self._options = SearchOptions(k=top_k, effort=effort)
+        self._judge = Judge(searcher.reader, loss)
+        self._with_lexical = with_lexical
 
-    def find(self, rows: Sequence[TuningRow], encoder: Encoder) -> Candidates:
-        """Return the candidates of the rows' queries, found by the encoder in the newest commit.
-
-        Raises:
-            QueryError: a query cannot be encoded.
-        """
-        encoded = encoder.encode_queries([row.query.input for row in rows], truncate=True)
+    def find(self, rows: Sequence[TuningRow], encoded: QueryVectors) -> Candidates:
+        """Return the candidates of the rows' queries, found by their vectors in the newest commit."""
         queries = [row.query for row in rows]
         for _ in range(_MAX_RETRIES):
             snapshot = self._reader.snapshot()
-            found: list[list[ScoredPhrases]] = []
-            for weights in self._weightings():
-                options = SearchOptions(k=self._top_k, weights=weights)
-                found.append(self._searcher.candidates(snapshot, queries, encoded, options))
-            judged = self._judged(snapshot, rows, [list(each) for each in zip(*found, strict=True)])
+            searched = self._searcher.candidates(snapshot, queries, encoded, self._options, self._weightings(queries))
+            found = [_distinct(each) for each in searched]
+            judged = self._judge.judge(snapshot, rows, found)
             if judged is not None:
-                return _padded(snapshot, judged, self._lexical(snapshot, queries, judged))
+                return _padded(snapshot, found, judged, self._lexical(snapshot, queries, found))
         raise StateError(f"the knowledge base was compacted {_MAX_RETRIES} times during one search; try again")
 
-    def _weightings(self) -> list[Weights | None]:
-        """Return the weights to search with, None for each query's own."""
-        both: list[Weights | None] = [PHRASES_ALONE, None]
+    def _weightings(self, queries: Sequence[Query]) -> list[list[Weights]]:
+        """Return the weights to search with, one for each query."""
+        both = [[PHRASES_ALONE] * len(queries), [query.weights for query in queries]]
         return {"dense": both[:1], "fused": both[1:], "both": both}[self._retrieval]
 
-    def _lexical(self, snapshot: Snapshot, queries: Sequence[Query], found: Sequence[_Found]) -> list[Float32]:
+    def _lexical(self, snapshot: Snapshot, queries: Sequence[Query], found: Sequence[FoundPhrases]) -> list[Float32]:
         """Return the weighted lexical part of each phrase's fused score, float32 (c,) for each query."""
+        if not self._with_lexical:
+            return [np.zeros(len(each.passages), dtype=np.float32) for each in found]
         parts = []
         signals = lexical_signals(self._reader, snapshot, queries, [query.weights for query in queries])
         for query, each, signal in zip(queries, found, signals, strict=True):
@@ -127,63 +123,21 @@ class CandidateSource:
             parts.append(scores.astype(np.float32))
         return parts
 
-    def _judged(
-        self, snapshot: Snapshot, rows: Sequence[TuningRow], found: Sequence[Sequence[ScoredPhrases]]
-    ) -> list[_Found] | None:
-        """Return the distinct phrases of each query with what is right; None when a commit forgot some of them."""
-        distinct = [_distinct(phrases) for phrases in found]
-        ids = {int(each) for _, _, passages in distinct for each in snapshot.passage_ids[passages]}
-        passages, documents = self._reader.passages_with_documents(sorted(ids))
-        if len(passages) < len(ids):
-            return None
-        judged = []
-        for row, (first, last, of) in zip(rows, distinct, strict=True):
-            is_right = np.zeros(len(first), dtype=np.bool_)
-            answers = {norm(answer) for answer in row.answers}
-            for passage in np.unique(of).tolist():
-                record = passages[int(snapshot.passage_ids[passage])]
-                doc_id = documents[record.document_id].doc_id
-                at = np.flatnonzero(of == passage)
-                if self._loss in ("doc", "joint") and doc_id not in row.doc_ids:
-                    continue
-                if self._loss == "passage" and (doc_id, record.ordinal) not in row.passages:
-                    continue
-                if self._loss in ("doc", "passage"):
-                    is_right[at] = True
-                    continue
-                texts = _texts(record, snapshot.token_ids_of_rows(first[at]), snapshot.token_ids_of_rows(last[at]))
-                if texts is None:
-                    return None
-                is_right[at] = [norm(text) in answers for text in texts]
-            judged.append(_Found(first, last, of, is_right))
-        return judged
 
-
-def _distinct(found: Sequence[ScoredPhrases]) -> tuple[Int64, Int64, Int64]:
-    """Return first rows, last rows and passages of the phrases of several searches, each phrase once."""
+def _distinct(found: Sequence[ScoredPhrases]) -> FoundPhrases:
+    """Return the phrases of several searches, each once."""
     stacked = np.stack(
         [np.concatenate([getattr(each, name) for each in found]) for name in ("first_rows", "last_rows", "passages")],
         axis=1,
     )
     _, at = np.unique(stacked[:, :2], axis=0, return_index=True)
     kept = stacked[np.sort(at)]
-    return kept[:, 0], kept[:, 1], kept[:, 2]
+    return FoundPhrases(kept[:, 0], kept[:, 1], kept[:, 2])
 
 
-def _texts(passage: PassageRecord, first_tokens: Int64, last_tokens: Int64) -> list[str] | None:
-    """Return the text of each phrase of a passage; None when it stores one of their tokens no more."""
-    offsets = passage.offsets
-    spans = []
-    for tokens, characters in ((first_tokens, offsets.starts), (last_tokens, offsets.ends)):
-        wanted = tokens - passage.first_token_id
-        at = np.minimum(np.searchsorted(offsets.numbers, wanted), len(offsets.numbers) - 1)
-        if (offsets.numbers[at] != wanted).any():
-            return None
-        spans.append(characters[at].tolist())
-    return [passage.text[start:end] for start, end in zip(*spans, strict=True)]
-
-
-def _padded(snapshot: Snapshot, found: Sequence[_Found], lexical_parts: Sequence[Float32]) -> Candidates:
+def _padded(
+    snapshot: Snapshot, found: Sequence[FoundPhrases], judged: Sequence[Bool], lexical_parts: Sequence[Float32]
+) -> Candidates:
     """Return the phrases of all queries as arrays, each vector decoded once."""
     B, C = len(found), max(1, *(len(each.first_rows) for each in found))
     rows, places = np.unique(
@@ -206,10 +160,10 @@ def _padded(snapshot: Snapshot, found: Sequence[_Found], lexical_parts: Sequence
         end[i, :n] = vectors[places[position + n : position + 2 * n]]
         position += 2 * n
         is_phrase[i, :n] = True
-        is_right[i, :n] = each.is_right
+        is_right[i, :n] = judged[i]
         passage_of[i, :n] = np.searchsorted(distinct[i], each.passages)
         lexical[i, :n] = lexical_parts[i]
         passage[i, : len(distinct[i])] = snapshot.passage_vectors(distinct[i])
         is_passage[i, : len(distinct[i])] = True
-        is_right_passage[i, : len(distinct[i])] = np.isin(distinct[i], each.passages[each.is_right])
+        is_right_passage[i, : len(distinct[i])] = np.isin(distinct[i], each.passages[judged[i]])
     return Candidates(start, end, is_phrase, is_right, passage, is_passage, is_right_passage, passage_of, lexical)

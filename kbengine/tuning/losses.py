@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-Loss = Literal["phrase", "doc", "passage", "joint"]
+Right = Literal["phrase", "doc", "passage", "joint"]
+"""What makes a candidate right: an answer, a gold document, a gold passage, an answer in a gold document."""
+Loss = Literal[Right, "task"]
+"""The same for all rows, or "task": what each row's own task is judged by."""
 LOSSES: tuple[Loss, ...] = get_args(Loss)
 
 

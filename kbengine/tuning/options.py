@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from kbengine.query import EFFORTS, Effort
 from kbengine.training.options import LoopOptions, require, require_count
 from kbengine.training.recipe import read_recipe
 from kbengine.tuning.candidates import RETRIEVALS, Retrieval
@@ -15,7 +16,7 @@ from kbengine.tuning.deltas import ParameterOptions
 from kbengine.tuning.losses import LOSSES, Loss
 from kbengine.tuning.mixing import MIXINGS, Mixing
 
-Scores = Literal["phrase", "fused"]
+Scores = Literal["phrase", "fused", "both"]
 SCORES: tuple[Scores, ...] = get_args(Scores)
 MAX_TOP_K = 1000
 
@@ -43,13 +44,16 @@ class TuningOptions:
 
     Attributes:
         loss: What is right: "phrase": phrases that are an answer (Eq. 11); "doc": any phrase of a gold document;
-            "passage": any of a gold passage; "joint": an answer in a gold document.
+            "passage": any of a gold passage; "joint": an answer in a gold document; "task": what each row's task is
+            judged by.
         separate_ends: Add the same loss of start and end scores alone.
         top_k: Candidates of each query and way of retrieval.
         retrieval: "dense", "fused" or "both"; see `CandidateSource`.
+        effort: How hard candidates are searched for, as of a search: most of a step's time where the index is large.
         refresh_steps: Optimiser steps after which candidates are retrieved with the encoder as it is then.
         scores: What a candidate is scored by: "phrase": its vectors alone, as in the papers; "fused": all signals with
-            each row's weights (sparse vectors left out), so that the vectors learn what the others miss.
+            each row's weights (sparse vectors left out), so that the vectors learn what the others miss; "both": the
+            mean of the two losses.
         passage: Weight of the marginal loss of passage vectors over the candidates' passages.
         passage_temperature: Cosines are divided by it.
         l2: Weight of the squared distance of the weights from the start.
@@ -65,6 +69,7 @@ class TuningOptions:
     separate_ends: bool = False
     top_k: int = 100
     retrieval: Retrieval = "both"
+    effort: Effort = "normal"
     refresh_steps: int = 1
     scores: Scores = "phrase"
     passage: float = 1.0
@@ -78,7 +83,13 @@ class TuningOptions:
     loop: TuningLoop = field(default_factory=TuningLoop)
 
     def __post_init__(self) -> None:
-        for name, wanted in (("loss", LOSSES), ("retrieval", RETRIEVALS), ("mixing", MIXINGS), ("scores", SCORES)):
+        for name, wanted in (
+            ("loss", LOSSES),
+            ("retrieval", RETRIEVALS),
+            ("mixing", MIXINGS),
+            ("scores", SCORES),
+            ("effort", EFFORTS),
+        ):
             value = getattr(self, name)
             require(value in wanted, name, value, f"one of {', '.join(wanted)}")
         for name in ("passage", "l2", "kl"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbengine.query import Query
-from kbengine.tuning.losses import Loss
+from kbengine.tuning.losses import Loss, Right
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class TuningRow:
         answers: Right answers, as texts.
         doc_ids: Gold documents, by the user's ids.
         passages: Gold passages: document id and the ordinal of the paragraph.
+        right: What is right for its task, where the loss is "task".
     """
 
     id: str
@@ -30,14 +31,20 @@ class TuningRow:
     answers: frozenset[str] = frozenset()
     doc_ids: frozenset[str] = frozenset()
     passages: frozenset[tuple[str, int]] = frozenset()
+    right: Right = "phrase"
+
+    def right_by(self, loss: Loss) -> Right:
+        """Return what is right for the row by a loss."""
+        return self.right if loss == "task" else loss
 
     def lacks(self, loss: Loss) -> str | None:
         """Return what the loss needs and the row has not; None when it can be learned from."""
-        if loss in ("phrase", "joint") and not self.answers:
+        right = self.right_by(loss)
+        if right in ("phrase", "joint") and not self.answers:
             return "no answer text"
-        if loss in ("doc", "joint") and not self.doc_ids:
+        if right in ("doc", "joint") and not self.doc_ids:
             return "no gold document"
-        if loss == "passage" and not self.passages:
+        if right == "passage" and not self.passages:
             return "no gold passage"
         return None
 

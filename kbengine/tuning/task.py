@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.encoder import Encoder, QueryVectors
+from kbengine.encoders.model import QueryOutput
 from kbengine.encoders.query_input import QueryIds
 from kbengine.errors import TrainingDataError
 from kbengine.training.processes import Processes
@@ -108,16 +109,27 @@ class TuningTask(TrainingTask[TuningBatch]):
 
     def losses(self, batch: TuningBatch, position: Position, processes: Processes) -> LossTerms:
         """Return what the batch costs, with the share of rows that have a right candidate."""
-        options, device = self.options, processes.device
-        found = self._source.find([self.rows[i] for i in batch.rows], self._retriever_at(position.step))
+        ids, is_token = batch.ids.to(processes.device), batch.is_token.to(processes.device)
+        query = QueryOutput(*(each.float() for each in self.model(ids, is_token)))
+        # Scores are sums over hundreds of products of which the softmax takes differences: never in bfloat16.
+        begun = self.model.start_vectors(ids, is_token) if self.options.kl else None
+        with torch.autocast(processes.device.type, enabled=False):
+            return self._losses(batch, query, begun, position)
+
+    def _losses(
+        self, batch: TuningBatch, query: QueryOutput, begun: QueryOutput | None, position: Position
+    ) -> LossTerms:
+        options, device = self.options, query.start.device
+        rows = [self.rows[i] for i in batch.rows]
+        found = self._source.find(rows, self._vectors_to_search_with(rows, query, position.step))
         self._count(batch, np.any(found.is_right, axis=1).tolist(), position.epoch)
-        ids, is_token = batch.ids.to(device), batch.is_token.to(device)
-        query = self.model(ids, is_token)
         start, end = _products(query.start, found.start), _products(query.end, found.end)
         is_phrase, is_right = (_tensor(each, device) for each in (found.is_phrase, found.is_right))
         cosines = torch.einsum("bd,bpd->bp", normalize(query.passage.float(), dim=1), _tensor(found.passage, device))
-        scores = (start, end) if options.scores == "phrase" else self._fused(batch, found, start, end, cosines)
-        loss = phrase_loss(*scores, is_right, is_phrase, separate_ends=options.separate_ends)
+        scored = {"phrase": (start, end), "fused": self._fused(batch, found, start, end, cosines)}
+        chosen = scored.values() if options.scores == "both" else [scored[options.scores]]
+        losses = [phrase_loss(*each, is_right, is_phrase, separate_ends=options.separate_ends) for each in chosen]
+        loss = torch.stack(losses).mean()
         parts: dict[str, Tensor] = {options.loss: loss}
         total = loss
         is_tuned = options.parameters.parameters != "heads" and self.base.config.has_passage_vector
@@ -128,8 +140,7 @@ class TuningTask(TrainingTask[TuningBatch]):
                 _tensor(found.is_passage, device),
             )
             total = total + options.passage * parts["passage_vector"]
-        if options.kl:
-            begun = self.model.start_vectors(ids, is_token)
+        if begun is not None:
             before = _products(begun.start, found.start) + _products(begun.end, found.end)
             parts["kl"] = closeness_loss(start + end, before, is_phrase)
             total = total + options.kl * parts["kl"]
@@ -204,6 +215,14 @@ class TuningTask(TrainingTask[TuningBatch]):
             order = epoch_rows(rows, self._shares, seed=self.options.loop.seed, epoch=epoch)
             self._orders = {epoch: order}
         return order
+
+    def _vectors_to_search_with(self, rows: Sequence[TuningRow], query: QueryOutput, step: int) -> QueryVectors:
+        """Return the vectors that retrieve: those that are being trained, where no older copy is asked for."""
+        if self.options.refresh_steps == 1 and not self.options.dropout:
+            start, end, passage = (each.detach().cpu().numpy() for each in query)
+            n = len(rows)
+            return QueryVectors(start, end, passage, np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_))
+        return self._retriever_at(step).encode_queries([row.query.input for row in rows], truncate=True)
 
     def _retriever_at(self, step: int) -> Encoder:
         """Return the encoder that retrieves at the step: a copy, renewed when its time has come."""

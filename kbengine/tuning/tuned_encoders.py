@@ -25,7 +25,7 @@ from storage.tuned_files import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kbengine.encoders.checkpoint import Checkpoint
+    from kbengine.encoders.checkpoint import Checkpoint, WeightsDType
     from kbengine.encoders.encoder import Encoder
     from kbengine.tuning.deltas import ParameterOptions
 
@@ -100,18 +100,12 @@ class TunedEncoders:
 
     def _load(self, files: TunedFiles, data: bytes) -> Encoder:
         from kbengine.encoders.model import query_weights
-        from kbengine.tuning.deltas import applied, decode_deltas
 
         info = _info(files)
-        if info.base_fingerprint != self._base.fingerprint:
-            raise EncoderMismatchError(
-                f"encoder {info.name!r} was tuned from {info.base!r} (fingerprint {info.base_fingerprint[:12]}), the "
-                f"knowledge base is open with {self._base.name!r} ({self._base.fingerprint[:12]}); open it with the "
-                "first, or tune again"
-            )
+        _check_base(info, self._base)
         if self._base_weights is None:
             self._base_weights = query_weights(base_checkpoint(self._base).weights)
-        weights = applied(self._base_weights, decode_deltas(data, str(files.weights)), info.scale)
+        weights = _applied(self._base_weights, info, files, data)
         return self._base.with_query_weights(weights, name=info.name, fingerprint=info.fingerprint)
 
 
@@ -183,6 +177,62 @@ def store_tuned(
         "report": dict(report),
     }
     return _info(write_tuned(path, name, facts, data))
+
+
+def export_tuned(path: Path, name: str, out: Path, *, base: Encoder, dtype: WeightsDType = "int8") -> TunedInfo:
+    """Return what is known of a stored encoder that was written as a model directory of its own.
+
+    The passage side is its start's to the bit, so that it opens the same knowledge bases.
+
+    Args:
+        path: the knowledge base.
+        name: the encoder's.
+        out: the directory to make.
+        base: the encoder that it was tuned from.
+        dtype: how changed weights are stored; "int8" rounds them, "float16" keeps what the knowledge base has.
+
+    Raises:
+        UnknownEncoderError: there is none of the name.
+        EncoderMismatchError: it was tuned from another encoder.
+        EncoderError: the directory exists.
+        CorruptError: its files are not what was written.
+    """
+    from kbengine.encoders.checkpoint import write_checkpoint
+    from kbengine.tuning.tuned_card import tuned_card
+
+    files, data = tuned_weights(path, name)
+    info = _info(files)
+    _check_base(info, base)
+    checkpoint = base_checkpoint(base)
+    weights = dict(checkpoint.weights) | _applied(dict(checkpoint.weights), info, files, data)
+    write_checkpoint(
+        out,
+        checkpoint.config,
+        checkpoint.tokenizer_json,
+        weights,
+        dtype=dtype,
+        documents={"README.md": tuned_card(info)},
+        like=base.directory,
+    )
+    return info
+
+
+def _check_base(info: TunedInfo, base: Encoder) -> None:
+    """Raise EncoderMismatchError unless the encoder was tuned from this one."""
+    if info.base_fingerprint != base.fingerprint:
+        raise EncoderMismatchError(
+            f"encoder {info.name!r} was tuned from {info.base!r} (fingerprint {info.base_fingerprint[:12]}), the "
+            f"knowledge base is open with {base.name!r} ({base.fingerprint[:12]}); open it with the first, or tune "
+            "again"
+        )
+
+
+def _applied(weights: Mapping[str, Tensor], info: TunedInfo, files: TunedFiles, data: bytes) -> dict[str, Tensor]:
+    """Return the tuned query modules."""
+    from kbengine.encoders.model import query_weights
+    from kbengine.tuning.deltas import applied, decode_deltas
+
+    return applied(query_weights(weights), decode_deltas(data, str(files.weights)), info.scale)
 
 
 def tuned_infos(path: Path) -> list[TunedInfo]:

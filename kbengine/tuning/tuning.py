@@ -134,7 +134,14 @@ def tune(
         base,
         prepared.rows,
         prepared.ids,
-        CandidateSource(searcher, top_k=options.top_k, retrieval=options.retrieval, loss=options.loss),
+        CandidateSource(
+            searcher,
+            top_k=options.top_k,
+            retrieval=options.retrieval,
+            loss=options.loss,
+            effort=options.effort,
+            with_lexical=options.scores != "phrase",
+        ),
         options,
         evaluate=None if score is None else lambda encoder: score(knowledge_base.searcher(encoder)),
     )

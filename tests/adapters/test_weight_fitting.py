@@ -76,6 +76,8 @@ def test_weights_that_are_clearly_better_are_found() -> None:
     assert fit.adopted and fit.weights.phrase == 1.0
     assert 30 <= fit.weights.passage <= 60 and 0.2 <= fit.weights.lexical <= 1.0
     assert fit.report["held_out"]["gain"] > 10
+    of_files = [each["held_out"]["Rprec"] for each in fit.report["files"].values()]
+    assert sum(of_files) / len(of_files) == pytest.approx(fit.report["held_out"]["after"], abs=0.01)
     for figures in fit.report["files"].values():
         assert figures["after"]["Rprec"] > figures["before"]["Rprec"] + 10
         assert "KILT-em" not in figures["after"]
@@ -89,7 +91,8 @@ def test_weights_that_are_no_better_on_other_rows_are_not_taken() -> None:
     assert not fit.adopted and fit.weights is CURRENT
     assert fit.report["objective"]["best"] > fit.report["objective"]["before"]
     assert fit.report["files"]["noise"]["after"] == fit.report["files"]["noise"]["before"]
-    assert fit_weights({1.0: {"best already": planted(generator, 10.0, 2.0, 200)}}, CURRENT, phrases=False).weights is CURRENT
+    best_already = {"best already": planted(generator, 10.0, 2.0, 200)}
+    assert fit_weights({1.0: best_already}, CURRENT, phrases=False).weights is CURRENT
 
 
 def test_each_file_counts_alike() -> None:

@@ -12,6 +12,7 @@ from kbengine.encoders.encoder import Encoder
 from kbengine.training.mining import MinedPassage
 from recipes.contrast import contrast, hard_negatives, negative_log_share
 from recipes.findings import ROWS, main
+from recipes.findings_page import shown
 from tests.kbengine.training.small_training import examples, write_squad
 from tests.tiny_bert import write_bert
 from tests.tiny_encoder import write_tiny_encoder
@@ -35,6 +36,14 @@ def test_hard_negatives_are_near_but_hold_no_answer_and_topics_are_other_documen
     assert all("Paris" not in each.text for each in near)
     assert all(0 < each.topic < 100 and 0 < each.hard < 100 and each.n == 3 for each in found.values())
     assert found["phrase"] != found["passage"]
+
+
+def test_several_seeds_are_shown_as_their_mean_and_how_far_they_are_apart():
+    """One number for one seed, a dash for none."""
+    figures = [{"single_em": 10.0}, {"single_em": 13.0}, {"single_em": 13.0}]
+
+    assert shown(figures, "single_em", 1) == "12.0 ± 2.0"
+    assert shown(figures[:1], "single_em", 1) == "10.0" and shown(figures, "L_hard", 3) == "–"
 
 
 @pytest.mark.slow

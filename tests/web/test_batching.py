@@ -122,16 +122,17 @@ def test_a_bad_item_fails_alone(batcher_of):
 
 
 def test_one_more_than_may_wait_is_refused_with_a_time_to_come_back(batcher_of):
-    """Those that wait are answered nevertheless."""
+    """Those in hand are answered nevertheless, and then there is room again."""
     runner = Runner()
-    batcher = batcher_of(runner, queue_size=3, max_wait_ms=0)
+    batcher = batcher_of(runner, queue_size=4, max_wait_ms=0)
     with ThreadPoolExecutor(8) as pool:
         _, futures = submit_behind(runner, batcher, [("x", n) for n in (1, 2, 3)], pool)
-        with pytest.raises(QueueFullError, match="3 queries are waiting, 3 may") as refused:
+        with pytest.raises(QueueFullError, match="4 queries are waiting or being answered, 4 may") as refused:
             batcher.submit("x", 4)
         runner.may_go.set()
 
         assert [future.result(10) for future in futures] == [2, 4, 6]
+    assert batcher.submit("x", 4) == 8
     assert refused.value.retry_after_s >= 1
 
 
@@ -165,7 +166,7 @@ def test_a_list_has_an_outcome_for_each_in_order(batcher_of):
 def test_a_long_list_leaves_room_for_single_items(batcher_of):
     """Only a part of it is queued at a time, and none of it counts against single items."""
     runner = Runner()
-    batcher = batcher_of(runner, max_batch=4, queue_size=1, max_wait_ms=0)
+    batcher = batcher_of(runner, max_batch=4, queue_size=2, max_wait_ms=0)
     with ThreadPoolExecutor(4) as pool:
         _, (single,) = submit_behind(runner, batcher, [("x", 500)], pool)
         bulk = pool.submit(batcher.submit_many, [("x", n) for n in range(100)])
@@ -176,6 +177,51 @@ def test_a_long_list_leaves_room_for_single_items(batcher_of):
         assert bulk.result(10) == [2 * n for n in range(100)]
     position = next(i for i, (_, items) in enumerate(runner.batches) if 500 in items)
     assert position == 1
+
+
+def test_a_short_list_does_not_wait_for_the_end_of_a_long_one(batcher_of):
+    """Lists take turns in order of coming: what is asked meanwhile has the next turn."""
+    runner = Runner()
+    batcher = batcher_of(runner, max_batch=4)
+    with ThreadPoolExecutor(2) as pool:
+        runner.hold()
+        long = pool.submit(batcher.submit_many, [("x", n) for n in range(200)])
+        assert runner.begun.wait(10)
+        short = pool.submit(batcher.submit_many, [("y", 1)])
+        wait_until(lambda: batcher._bulk_turn.n_waiting == 1)
+        runner.may_go.set()
+        assert short.result(10) == [2]
+        long.result(10)
+
+    assert [key for key, _ in runner.batches].index("y") == 1
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_what_ends_a_thread_does_not_end_the_dispatcher(batcher_of, error):
+    """A panic of native code is no Exception: its query fails, and the next one is answered."""
+
+    def run(key, items):
+        if key == "bad":
+            raise error
+        return items
+
+    batcher = batcher_of(run)
+    with pytest.raises(RuntimeError, match=f"the batch ended with {error.__name__}"):
+        batcher.submit("bad", 1, Deadline.after(10))
+
+    assert batcher.submit("good", 1, Deadline.after(10)) == 1
+
+
+def test_an_observer_that_fails_does_not_end_the_dispatcher(batcher_of, caplog):
+    """It is logged; queries do not wait because of it."""
+
+    def observe(waits, first):
+        raise ValueError("no meter")
+
+    batcher = batcher_of(Runner(), observe=observe)
+
+    assert [batcher.submit("x", n, Deadline.after(10)) for n in (1, 2)] == [2, 4]
+    assert "the observer of a batch failed" in caplog.text
 
 
 def test_a_list_whose_time_is_up_says_so_for_each(batcher_of):

@@ -192,7 +192,7 @@ def test_too_many_requests_are_told_when_to_come_back(make_service):
 
     service.engine._answerer = Slow()
     batcher = service.engine._batcher
-    size = batcher._options.queue_size
+    size = batcher._options.queue_size - batcher._options.dispatchers
     with ThreadPoolExecutor(size + 2) as pool:
         held = []
         for n in range(batcher._options.dispatchers):  # each dispatcher is kept busy with one

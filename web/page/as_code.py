@@ -8,7 +8,7 @@ import shlex
 from typing import Any
 
 from adapters.errors import TaskInputError
-from web.page.asking import Asking, marked_text
+from web.page.asking import OPTION_NAMES, Asking, marked_text
 
 KEY_VARIABLE = "KBENGINE_KEY"
 """The environment variable that the examples take the API key from."""
@@ -26,9 +26,8 @@ def request_body(asking: Asking) -> dict[str, Any]:
             body |= _linking_body(asking)
         case "dialogue":
             body["turns"] = list(asking.turns)
-    options: dict[str, Any] = {"k": asking.k, "unit": asking.unit, "effort": asking.effort}
-    options["threshold"] = asking.threshold
     defaults = Asking()
+    options = {name: getattr(asking, name) for name in OPTION_NAMES}
     return body | {name: value for name, value in options.items() if value != getattr(defaults, name)}
 
 

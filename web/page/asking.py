@@ -13,14 +13,18 @@ from adapters.errors import TaskInputError
 from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, TaskRequest
 from adapters.tasks import END_MENTION, START_MENTION, TASKS, Task
 from kbengine.errors import InvalidOptionError
-from kbengine.query import EFFORTS, MAX_K, UNITS, Effort, Unit
+from kbengine.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Strategy, Unit
 from kbengine.results import Span
+from storage.tuned_files import check_name
 from web import limits
 
 if TYPE_CHECKING:
     from werkzeug.datastructures import MultiDict
 
     from adapters.answerer import AnswerOptions
+
+OPTION_NAMES = ("unit", "k", "effort", "threshold", "strategy", "encoder")
+"""How is asked, by the names that the address, the API and the engine have for it."""
 
 _MARK = re.compile(f"{re.escape(START_MENTION)}|{re.escape(END_MENTION)}")
 
@@ -48,6 +52,8 @@ class Asking:
         k: Answers wanted.
         effort: How many candidates are looked at.
         threshold: The probability wanted; None takes the task's own choice.
+        strategy: Where candidates come from; None takes the task's own choice.
+        encoder: Name of a tuned query encoder; None is the one that the service was opened with.
         problems: What was wrong with the address, for the reader; such fields hold their default.
     """
 
@@ -61,6 +67,8 @@ class Asking:
     k: int = 10
     effort: Effort = "normal"
     threshold: float | None = None
+    strategy: Strategy | None = None
+    encoder: str | None = None
     problems: tuple[str, ...] = ()
 
     @property
@@ -153,9 +161,7 @@ class Asking:
 
         if self.k > limits.K:
             raise InvalidOptionError(f"k is {self.k}, wanted 1 to {limits.K}; ask for fewer answers")
-        return AnswerOptions(
-            k=self.k, unit=self.unit, effort=self.effort, threshold=self.threshold, explain=True, truncate=True
-        )
+        return AnswerOptions(**{name: getattr(self, name) for name in OPTION_NAMES}, explain=True, truncate=True)
 
     def parameters(self) -> list[tuple[str, str]]:
         """Return the state as the address's parameters; what has its default is left out."""
@@ -169,7 +175,7 @@ class Asking:
         named += [("turn", turn) for turn in self.turns if self.task == "dialogue"]
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("unit", "k", "effort", "threshold") and value != field.default:
+            if field.name in OPTION_NAMES and value != field.default:
                 named.append((field.name, f"{value:g}" if isinstance(value, float) else str(value)))
         return [(name, value) for name, value in named if value]
 
@@ -196,6 +202,12 @@ def read_asking(parameters: MultiDict[str, str]) -> Asking:
             threshold = float(threshold_text)
         else:
             problems.append(f"the threshold is {threshold_text[:20]!r}, wanted a probability from 0 to 1")
+    encoder = parameters.get("encoder", "").strip()
+    try:
+        encoder = encoder and check_name(encoder)
+    except InvalidOptionError as error:
+        problems.append(error.message)
+        encoder = ""
     return Asking(
         task=task,
         q=parameters.get("q", "").strip(),
@@ -207,6 +219,8 @@ def read_asking(parameters: MultiDict[str, str]) -> Asking:
         k=k,
         effort=_choice(parameters, "effort", EFFORTS, "normal", problems),
         threshold=threshold,
+        strategy=_choice(parameters, "strategy", STRATEGIES, None, problems),
+        encoder=encoder or None,
         problems=tuple(problems),
     )
 

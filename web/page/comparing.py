@@ -15,14 +15,14 @@ from storage.errors import UsageError
 from web import limits
 from web.deadline import Deadline
 from web.page.answer_view import AnswerCard, answer_list
-from web.page.asking import Asking, read_asking
+from web.page.asking import OPTION_NAMES, Asking, read_asking
 from web.page.problems import problem_of
+from web.page.searching import STRATEGY_NAMES, encoder_choices
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
     from adapters.answers import TaskAnswer
 
-OPTIONS = ("unit", "effort", "k", "threshold")
 OTHER_PREFIX = "b_"
 """Names of the other setting's options in the address."""
 
@@ -58,9 +58,11 @@ def compare() -> BaseResponse:
         "section": "page.ask",
         "first": first,
         "second": second,
-        "own": [(name, value) for name, value in first.parameters() if name not in OPTIONS],
+        "own": [(name, value) for name, value in first.parameters() if name not in OPTION_NAMES],
         "units": [(unit, unit.capitalize()) for unit in UNITS],
         "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
+        "strategies": [(strategy or "", name) for strategy, (name, _) in STRATEGY_NAMES.items()],
+        "encoders": encoder_choices(service),
         "max_k": limits.K,
         "is_calibrated": first.task in service.engine.calibrated_tasks,
         "search_address": first.address(url_for("page.ask")),
@@ -76,8 +78,8 @@ def compare() -> BaseResponse:
 
 def _other(first: Asking) -> Asking:
     """Return the other setting: as the address says, by default the first one with the highest effort."""
-    parameters = MultiDict([(name, value) for name, value in first.parameters() if name not in OPTIONS])
-    given = {name: request.args.get(OTHER_PREFIX + name) for name in OPTIONS}
+    parameters = MultiDict([(name, value) for name, value in first.parameters() if name not in OPTION_NAMES])
+    given = {name: request.args.get(OTHER_PREFIX + name) for name in OPTION_NAMES}
     if all(value is None for value in given.values()):
         return replace(first, effort="normal" if first.effort == "exact" else "exact")
     parameters.update({name: value for name, value in given.items() if value is not None})

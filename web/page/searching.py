@@ -12,7 +12,7 @@ from adapters.calibration import DEFAULT_UNITS
 from adapters.relations import RelationTable
 from adapters.requests import LinkingRequest
 from adapters.tasks import Task
-from kbengine.query import EFFORTS, UNITS
+from kbengine.query import EFFORTS, UNITS, Strategy
 from storage.errors import UsageError
 from web import limits
 from web.deadline import Deadline
@@ -23,6 +23,7 @@ from web.page.asking import Asking, marked_text, read_asking
 from web.page.page_state import current_page_state
 from web.page.passages import Piece, marked_pieces
 from web.page.problems import problem_of
+from web.page.twin import PATH
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ TEACHING: dict[Task, str] = {
     "entity-linking": "The document that a name in your text means, and the passage that speaks for it.",
     "dialogue": "Documents that the last turn is about, with the sentence that could answer it.",
 }
+STRATEGY_NAMES: dict[Strategy | None, tuple[str, str]] = {
+    None: ("Default", "What this kind of query uses by itself."),
+    "dense": ("Dense", "Finds and ranks by meaning alone; words do not count."),
+    "dfs": ("Dense first", "Finds by meaning, ranks by meaning and words."),
+    "sfs": ("Words first", "Finds by words, ranks by meaning and words."),
+    "hybrid": ("Hybrid", "Finds by meaning and by words, ranks by both."),
+}
+"""What each strategy is called on the page, and what it does, in a line."""
 MAX_ADDRESS_CHARS = 7500
 """Longer addresses are refused by the server; such a search is shown, but has no link."""
 
@@ -113,6 +122,8 @@ def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
         "teaching": TEACHING,
         "units": [(unit, unit.capitalize()) for unit in UNITS],
         "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
+        "strategies": [(strategy or "", *words) for strategy, words in STRATEGY_NAMES.items()],
+        "encoders": encoder_choices(service),
         "max_k": limits.K,
         "is_calibrated": asking.task in service.engine.calibrated_tasks,
         "max_text": limits.TEXT_CHARS,
@@ -124,6 +135,12 @@ def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
         "answered": False,
         "problem": None,
     }
+
+
+def encoder_choices(service: Service) -> list[tuple[str, str]]:
+    """Return value and name of each query encoder that can be chosen; none where there is no choice."""
+    tuned = service.engine.tuned_encoders
+    return [("", "Default"), *((name, name) for name in tuned)] if tuned else []
 
 
 def _examples(asking: Asking, service: Service) -> dict[str, Any]:
@@ -145,11 +162,13 @@ def _results(
     address, needs_key = asking.address(), service.settings.require_key
     return {
         "answered": True,
+        "strategy_name": STRATEGY_NAMES[asking.strategy][0],
         "groups": [AnswerGroup(name, one) for name, one in zip(names, lists, strict=True)],
         "linked_text": _linked_text(asking, lists),
         "timings": timing_bars(answers),
         "total_ms": max(one.total_ms for one in lists),
         "permalink": address if len(address) <= MAX_ADDRESS_CHARS else None,
+        "json_address": asking.address(PATH),
         "compare_address": asking.address(url_for("page.compare")),
         "curl": curl_code(asking, request.host_url, needs_key=needs_key),
         "python": python_code(asking, request.host_url, needs_key=needs_key),

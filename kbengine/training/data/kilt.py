@@ -49,7 +49,13 @@ def kind_of_rows(rows: Iterable[Mapping[str, Any]]) -> RowKind:
     return kind
 
 
-_GENERATED: Mapping[str, RowKind] = {"question": "question", "slot": "slot", "relation": "slot", "mention": "mention"}
+_GENERATED: Mapping[str, RowKind] = {
+    "question": "question",
+    "slot": "slot",
+    "relation": "slot",
+    "mention": "mention",
+    "link": "mention",
+}
 
 
 def kind_of_row(row: Mapping[str, Any], of_file: RowKind) -> RowKind:

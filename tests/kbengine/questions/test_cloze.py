@@ -10,10 +10,12 @@ from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.encoders.query_input import MentionInput, QuestionInput, SlotInput
 from kbengine.errors import InvalidOptionError
 from kbengine.questions.answers import AnswerOptions, fraction, ranked_answers
-from kbengine.questions.cloze import ClozeOptions, cloze_questions
+from kbengine.questions.cloze import ClozeOptions, cloze_questions, with_links
+from kbengine.questions.homes import Homes
 from kbengine.questions.words import words_of
 from kbengine.results import Span
 from kbengine.training.examples import TrainingExample
+from storage.alias_records import NewLink
 from tests.kbengine.questions.pages import EMPTY, HARROW, SELLA
 
 ALL = AnswerOptions(per_document=100, per_passage=100)
@@ -86,6 +88,41 @@ def test_a_mention_is_answered_by_the_first_one_on_its_page() -> None:
     assert isinstance(example.query, MentionInput) and example.query.mention == "Harrow Light"
     assert example.query.left.endswith("The keeper of") and example.query.right.startswith("kept a diary")
     assert example.passage == HARROW.passages[0].text and example.answers == (Span(0, 12),)
+
+
+def links(*documents: CorpusDocument, exclude: frozenset[str] = frozenset()) -> dict[str, TrainingExample]:
+    """Return the links of the first document by their mention, homes made of all of them."""
+    options = ClozeOptions(dataclasses.replace(ALL, exclude=exclude), mix={"link": 1.0})
+    found = cloze_questions(documents[:1], options, homes=Homes(documents, exclude=exclude))
+    return {example.query.mention: example for example in found if isinstance(example.query, MentionInput)}
+
+
+def test_the_name_of_another_document_is_linked_to_where_its_title_stands_first() -> None:
+    """Harrow's keepers speak of Port Sella; nothing else there is a title, and no page is linked to itself."""
+    found = links(HARROW, SELLA)
+
+    assert set(found) == {"Port Sella"} and not links(SELLA, HARROW)
+    example = found["Port Sella"]
+    assert isinstance(example.query, MentionInput) and example.query.left.endswith("in the museum of")
+    assert (example.doc_id, example.title) == ("sella", "Port Sella")
+    assert example.passage == SELLA.passages[0].text and example.answers == (Span(0, 10),)
+
+
+def test_names_of_two_documents_and_excluded_ones_are_no_links_and_own_links_decide() -> None:
+    """A second Port Sella makes the name ambiguous, unless the page itself says which it means."""
+    other = dataclasses.replace(SELLA, doc_id="ship", title="Port Sella (ship)")
+    by_id = dataclasses.replace(HARROW, links=(NewLink("Port Sella", "ship"),))
+    by_title = dataclasses.replace(HARROW, links=(NewLink("Port Sella", "Port Sella", by_title=True),))
+
+    assert not links(HARROW, SELLA, other) and not links(HARROW, SELLA, exclude=frozenset(("sella",)))
+    assert links(by_id, SELLA, other)["Port Sella"].doc_id == "ship"
+    assert links(by_title, SELLA, other)["Port Sella"].doc_id == "sella"
+
+
+def test_links_want_the_homes_of_the_documents() -> None:
+    """Without them nothing could be linked to."""
+    with pytest.raises(InvalidOptionError, match="need the homes"):
+        cloze_questions([HARROW], with_links(ClozeOptions()))
 
 
 def test_a_document_gives_the_same_whatever_else_is_read_and_however_many_are_wanted() -> None:

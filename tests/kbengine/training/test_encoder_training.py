@@ -105,11 +105,11 @@ def test_training_learns_on_a_gpu_in_bfloat16(recipe, tmp_path):
     assert report.best["em"] == 100 and report.last_loss < 0.2 * report.first_loss
 
 
-@pytest.mark.parametrize("n_steps", [5, 13])
-def test_a_resumed_training_gives_the_same_weights_bit_for_bit(recipe, tmp_path, n_steps):
-    """Interrupted before and after the queue of pre-batch negatives opens."""
-    loop = replace(LOOP, epochs=8, batch_size=4)
-    short = replace(recipe, model=replace(recipe.model, dropout=0.1), loop=loop)
+@pytest.mark.parametrize(("n_steps", "dtype", "dropout"), [(5, "float32", 0.1), (13, "bfloat16", 0.0)])
+def test_a_resumed_training_gives_the_same_weights_bit_for_bit(recipe, tmp_path, n_steps, dtype, dropout):
+    """Interrupted before and after the queue of pre-batch negatives opens, in either way of attention."""
+    loop = replace(LOOP, epochs=8, batch_size=4, dtype=dtype)
+    short = replace(recipe, model=replace(recipe.model, dropout=dropout), loop=loop)
     train_on(all_examples(), short, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train_on(all_examples(), short, tmp_path / "cut", stop=StopAfter(n_steps))

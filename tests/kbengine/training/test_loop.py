@@ -137,7 +137,7 @@ def test_accumulated_batches_move_as_one_large_batch(tmp_path):
         task.losses = lambda batch, position, processes, task=task: LossTerms(
             (task.model(batch[0]).squeeze(-1) - batch[1]).square().mean()
         )
-        options = replace(OPTIONS, batch_size=batch_size, accumulate=accumulate)
+        options = replace(OPTIONS, dtype="float32", batch_size=batch_size, accumulate=accumulate)
         report = train(task, options, tmp_path / str(batch_size))
         results.append((report.n_steps, torch.cat([p.flatten() for p in task.model.parameters()])))
 

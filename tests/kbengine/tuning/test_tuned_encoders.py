@@ -12,11 +12,11 @@ from kbengine.checking import verify_kb
 from kbengine.encoders.checkpoint import read_checkpoint, write_checkpoint
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.model import query_weights
-from kbengine.errors import CorruptError, EncoderMismatchError, UnknownEncoderError
+from kbengine.errors import CorruptError, EncoderError, EncoderMismatchError, UnknownEncoderError
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.tuning import tuned_encoders
 from kbengine.tuning.deltas import DELTA, ParameterOptions
-from kbengine.tuning.tuned_encoders import store_tuned
+from kbengine.tuning.tuned_encoders import export_tuned, store_tuned
 from tests.kbengine.tuning.tuning_world import open_world
 from tests.tiny_encoder import write_tiny_encoder
 
@@ -207,3 +207,22 @@ def _queries():
     from kbengine.query import Query
 
     return [Query.question(text) for text in (QUESTION, "who", "where did the band tour in the old town")]
+
+
+def test_an_exported_encoder_is_a_directory_with_the_same_passage_side(tmp_path) -> None:
+    """It opens the knowledge base and finds what the stored one finds; packed weights are kept, not packed again."""
+    with open_world(tmp_path) as knowledge_base:
+        store(knowledge_base, parameters="full", size=0.01)
+        base = knowledge_base.encoder
+        export_tuned(knowledge_base.path, "linker", tmp_path / "out", base=base, dtype="float32")
+        export_tuned(knowledge_base.path, "linker", tmp_path / "small", base=base)
+        stored = knowledge_base.search(QUESTION, encoder="linker")
+    for name in ("out", "small"):
+        assert read_checkpoint(tmp_path / name).passage_fingerprint == base.passage_fingerprint
+    with KnowledgeBase.open(tmp_path / "kb", str(tmp_path / "out")) as knowledge_base:
+        exported = knowledge_base.search(QUESTION)
+
+    assert [hit.score for hit in exported.hits] == pytest.approx([hit.score for hit in stored.hits], rel=1e-4)
+    assert "linker" in (tmp_path / "out" / "README.md").read_text()
+    with pytest.raises(EncoderError, match="already exists"):
+        export_tuned(tmp_path / "kb", "linker", tmp_path / "out", base=base)

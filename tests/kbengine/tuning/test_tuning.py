@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -146,10 +147,15 @@ def test_fused_scores_are_half_with_either_end(tmp_path) -> None:
         source = CandidateSource(knowledge_base.searcher(), top_k=50, retrieval="fused", loss="doc")
         task = TuningTask(side, knowledge_base.encoder, prepared.rows, prepared.ids, source, options)
 
-        terms = task.losses(task.collate([0], epoch=0), Position(), join_processes("cpu"))
+        def loss(scores):
+            task.options = dataclasses.replace(options, scores=scores)
+            return task.losses(task.collate([0], epoch=0), Position(), join_processes("cpu"))
 
-        found = source.find(rows, knowledge_base.encoder)
+        terms = loss("fused")
+        mean = (loss("phrase").total.item() + terms.total.item()) / 2
+        assert loss("both").total.item() == pytest.approx(mean, rel=1e-5)
         encoded = knowledge_base.encoder.encode_queries([rows[0].query.input])
+        found = source.find(rows, encoded)
         weights = rows[0].query.weights
         phrases = found.start[0] @ encoded.start[0] + found.end[0] @ encoded.end[0]
         cosines = found.passage[0] @ encoded.passage[0]
@@ -171,8 +177,8 @@ def test_tuning_learns_on_every_kind_of_index(tmp_path, kind, drop_vectors) -> N
     reindex(tmp_path / "kb", ReindexOptions(ann={"kind": kind}, drop_vectors=drop_vectors), out=tmp_path / "other")
     with KnowledgeBase.open(tmp_path / "other", encoder) as knowledge_base:
         source = CandidateSource(knowledge_base.searcher(), top_k=50, retrieval="dense", loss="doc")
-        found = source.find(planted_rows(), encoder)
         encoded = encoder.encode_queries([row.query.input for row in planted_rows()])
+        found = source.find(planted_rows(), encoded)
         scores = (found.start[0] @ encoded.start[0] + found.end[0] @ encoded.end[0])[found.is_phrase[0]]
         best = knowledge_base.search(PLANTED[0][0], k=1, weights=PHRASES).hits[0]
         assert scores.max() == pytest.approx(best.score, rel=1e-4)

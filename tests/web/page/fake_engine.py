@@ -85,6 +85,7 @@ class FakeEngine:
         self.generation = 7
         self.encoder_fingerprint, self.encoder_name = "f" * 64, "fake"
         self.calibrated_tasks = frozenset(TASKS)
+        self.tuned_encoders: list[str] = []
         self.queue_depth = self.pending_writes = 0
         self.problem = None
         self.failure: Exception | None = None

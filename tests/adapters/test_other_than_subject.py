@@ -1,0 +1,59 @@
+"""Nobody is their own spouse: a slot's subject is no object where that is certain, and stays one elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.answerer import Answerer, AnswerOptions
+from adapters.answering import answer_of
+from adapters.other_than_subject import IRREFLEXIVE, impossible_object
+from adapters.relations import RelationTable
+from adapters.requests import QuestionRequest, SlotRequest
+from tests.adapters.fake_knowledge_base import hit
+from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
+
+WORLD = [
+    Place("Ada Thorne", "Ada Thorne married Ines Rook.", "A", start=9.0, passage_id=1),
+    Place("Ines Rook", "Ada Thorne married Ines Rook.", "A", start=8.0, passage_id=1),
+    Place("the ADA THORNE", "It is the ADA THORNE of poetry.", "B", start=7.0, passage_id=2),
+    Place("Bo Lind", "Bo Lind wept.", "C", start=6.0, passage_id=3),
+]
+
+
+def texts(relation: str, **options) -> list[str]:
+    """The answers for the subject 'Ada Thorne', best first."""
+    answerer = Answerer(ScriptedKnowledgeBase(lambda _: WORLD))
+    (found,) = answerer.answer([SlotRequest("Ada Thorne", relation)], AnswerOptions(**options))
+    assert [each.rank for each in found.answers] == list(range(1, len(found.answers) + 1))
+    return [each.text for each in found.answers]
+
+
+@pytest.mark.parametrize("relation", ["P26", "spouse", "Spouse ", "husband", "sibling", "place of birth"])
+def test_the_subject_is_not_offered_as_its_own_object(relation: str) -> None:
+    """By id, name or alias of the relation; case and articles do not count, and the answers asked for are all there."""
+    assert texts(relation, k=2) == ["Ines Rook", "Bo Lind"]
+
+
+@pytest.mark.parametrize("relation", ["P138", "named after", "performer", "capital", "father", "is married to"])
+def test_elsewhere_the_subject_may_be_the_object(relation: str) -> None:
+    """Albums and sons have the names of performers and fathers; of a relation in free text nothing is known."""
+    assert texts(relation, k=1) == ["Ada Thorne"]
+
+
+def test_other_units_are_as_they_were() -> None:
+    """A sentence or document that says it is an answer, whatever its name."""
+    assert texts("spouse", unit="document")[0] == "A"
+
+
+def test_a_submission_passes_over_the_subject_too() -> None:
+    """The best phrase of the next page; a page's place in the ranking stays."""
+    hits = [hit(1, "Ulm"), hit(2, "Danube", doc_id="6")]
+    assert answer_of("slot-filling", hits, impossible=impossible_object(SlotRequest("ULM", "spouse"))) == "Danube"
+    assert answer_of("slot-filling", hits, impossible=impossible_object(SlotRequest("ULM", "P138"))) == "Ulm"
+    assert answer_of("slot-filling", hits[:1], impossible="ulm") == ""
+
+
+def test_only_slots_have_a_subject_and_every_relation_listed_is_known() -> None:
+    """A question excludes nothing; the ids are those of the table."""
+    assert impossible_object(QuestionRequest("spouse")) == ""
+    assert {RelationTable.load().by_id(each).id for each in IRREFLEXIVE} == IRREFLEXIVE
