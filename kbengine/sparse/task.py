@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -30,18 +31,33 @@ _ENCODE_ROWS = 64
 class SparseModel(nn.Module):
     """A phrase encoder, its sparse heads, and the learned logits of "no answer"."""
 
-    def __init__(self, encoder: PhraseModel, heads: SparseHeads, *, as_stored: bool) -> None:
+    def __init__(self, encoder: PhraseModel, heads: SparseHeads, *, as_stored: bool, train_encoder: bool) -> None:
         super().__init__()
         self.as_stored = as_stored
+        self.train_encoder = train_encoder
         self.encoder = encoder
         self.heads = heads
         self.no_answer = nn.Parameter(torch.zeros(2))
+
+    def passage_states(self, inputs: Inputs) -> Tensor:
+        """Return the phrase encoder's states, (B, T, H) float32."""
+        with self._precision(inputs):
+            return self.encoder.passage_states(inputs.ids, inputs.is_token).float()
+
+    def query_states(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """Return the query encoders' states for the start and the end side, two of (B, U, H)."""
+        with self._precision(inputs):
+            return self.encoder.query_states(inputs.ids, inputs.is_token)
+
+    def _precision(self, inputs: Inputs) -> AbstractContextManager[object]:
+        """Return what a frozen encoder computes in: its fused layers have their own dtypes and know no autocast."""
+        return nullcontext() if self.train_encoder else torch.autocast(inputs.ids.device.type, enabled=False)
 
     def logits(
         self, passages: Inputs, queries: Inputs, query_states: tuple[Tensor, Tensor]
     ) -> tuple[SideLogits, SideLogits]:
         """Return dense and sparse scores of every token with its query, each two of (B, T) float32."""
-        states = self.encoder.passage_states(passages.ids, passages.is_token).float()  # (B, T, H)
+        states = self.passage_states(passages)  # (B, T, H)
         vectors = self.encoder.query_output(query_states, queries.is_token)
         start, end = (
             (states @ vector[:, :, None]).squeeze(2).float() for vector in (vectors.start, vectors.end)
@@ -53,7 +69,7 @@ class SparseModel(nn.Module):
         self, passages: Inputs, queries: Inputs, query_states: tuple[Tensor, Tensor]
     ) -> tuple[SideLogits, SideLogits]:
         """Return dense and sparse scores of every token with every query, each two of (B, T, Q) float32."""
-        states = self.encoder.passage_states(passages.ids, passages.is_token).float()  # (B, T, H)
+        states = self.passage_states(passages)  # (B, T, H)
         vectors = self.encoder.query_output(query_states, queries.is_token)
         dense = SideLogits(*((states @ vector.T).float() for vector in (vectors.start, vectors.end)))
         sparse = self.heads.all_scores(states, passages.grams, query_states, queries.grams, as_stored=self.as_stored)
@@ -82,7 +98,9 @@ class SparseTask(TrainingTask[SparseBatch]):
         self.examples = [example for example in examples if example.answers or not example.answerable]
         if not self.examples:
             raise TrainingError(f"none of {len(examples)} examples has an answer's place; sparse training needs them")
-        self.sparse_model = SparseModel(encoder, heads, as_stored=options.as_stored)
+        self.sparse_model = SparseModel(
+            encoder, heads, as_stored=options.as_stored, train_encoder=options.train_encoder
+        )
         super().__init__(self.sparse_model, len(self.examples))
         self.options = options
         self.featurizer = featurizer
@@ -130,7 +148,7 @@ class SparseTask(TrainingTask[SparseBatch]):
         batch = batch.to(processes.device)
         if not self.options.train_encoder:
             self.sparse_model.encoder.eval()  # the loop puts everything into training mode
-        query_states = self.sparse_model.encoder.query_states(batch.queries.ids, batch.queries.is_token)
+        query_states = self.sparse_model.query_states(batch.queries)
         outside = ~batch.passages.is_text
         excluded = (outside | batch.other_starts, outside | batch.other_ends)
         gold = (batch.gold_start, batch.gold_end)
@@ -176,7 +194,7 @@ class SparseTask(TrainingTask[SparseBatch]):
             examples = self.development[begin : begin + _ENCODE_ROWS]
             empty = [0] * len(examples)
             batch = make_batch(self.featurizer, examples, [None] * len(examples), empty, empty).to(processes.device)
-            states = self.sparse_model.encoder.query_states(batch.queries.ids, batch.queries.is_token)
+            states = self.sparse_model.query_states(batch.queries)
             dense, sparse = self.sparse_model.all_logits(batch.passages, batch.queries, states)
             for name, scores in (("dense", dense), ("combined", _sum(dense, sparse))):
                 n_right[f"{name}_exact"] += _n_exact(_of_own(scores), batch)

@@ -14,7 +14,7 @@ from kbengine.sparse.training import train_sparse
 from kbengine.training.data.report import DataReport
 from kbengine.training.encoder_training import read_examples, refuse_existing
 from kbengine.training.interruption import Stop, never
-from kbengine.training.options import LoopOptions, OptimizerOptions
+from kbengine.training.options import LoopOptions, OptimizerOptions, TrainingDType
 from kbengine.training.processes import Processes
 from kbengine.training.recipe import DataSection
 from kbengine.training.report import TrainingReport
@@ -36,6 +36,7 @@ class HeadsLoop(LoopOptions):
 
     epochs: int = 1
     batch_size: int = 24
+    dtype: TrainingDType = "float32"
     optimizer: HeadsOptimizer = field(default_factory=HeadsOptimizer)
 
 

@@ -38,7 +38,7 @@ def test_the_command_trains_heads_on_an_encoder(tmp_path: Path, pages: Path, wor
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] >= 1
     loaded = Encoder.load(out, device="cpu")
-    assert loaded.sparse is not None and loaded.sparse.config.top == 16
+    assert loaded.sparse is not None and loaded.sparse.config.top == 24
 
 
 def test_options_of_another_training_are_refused(tmp_path: Path, pages: Path) -> None:
