@@ -267,8 +267,15 @@ def _best_pair(objectives: Sequence[Float32]) -> int:
 
 
 def _side_by_side(parts: Sequence[Judged]) -> Judged:
-    answers = [each.kilt_em for each in parts if each.kilt_em is not None]
-    return Judged(np.hstack([each.rprec for each in parts]), np.hstack(answers) if answers else None)
+    def joined(values: Sequence[Float32 | None]) -> Float32 | None:
+        known = [each for each in values if each is not None]
+        return np.hstack(known) if known else None
+
+    return Judged(
+        np.hstack([each.rprec for each in parts]),
+        joined([each.em for each in parts]),
+        joined([each.kilt_em for each in parts]),
+    )
 
 
 def _macro(objectives: Sequence[Float32]) -> Float64:

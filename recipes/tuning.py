@@ -33,8 +33,10 @@ from recipes.tuning_figures import Figures, figures_of, table
 from recipes.tuning_plot import draw
 
 PROBE_QUERIES = 32
-SEARCHES_A_ROW = 5.0
-"""What a row to learn from costs: its encoding forth and back, and two searches for candidates (measured)."""
+SEARCHES_A_ROW = 1.5
+"""What a row to learn from costs (measured): its encoding, forth and back, and a search with low effort."""
+EVALUATIONS = 5
+"""Before the first step, as often as an experiment says, and the figures at the end."""
 LEAST_ROWS = 24
 """Rows of an epoch, however little time there is."""
 
@@ -58,8 +60,7 @@ def run_experiment(
     rows_per_epoch = wanted
     if budget.seconds is not None:
         search_s = seconds_a_search(kb, dev[0])
-        # Before training and after every epoch, each development row by two ways of ranking.
-        affordable = (budget.seconds / search_s - 2 * n_dev * (epochs + 1)) / (SEARCHES_A_ROW * epochs)
+        affordable = (budget.seconds / search_s - EVALUATIONS * n_dev) / (SEARCHES_A_ROW * epochs)
         rows_per_epoch = max(LEAST_ROWS, min(wanted, int(affordable)))
     with tempfile.TemporaryDirectory(prefix="kbengine-") as scratch, progress_for_terminal() as progress:
         request = TuneRequest(
@@ -131,8 +132,8 @@ def _shown(measure: str) -> str:
 @click.option("--data", type=click.Path(path_type=Path), help="The folder of KILT sets (or KBENGINE_KILT_DATA).")
 @click.option("--only", multiple=True, type=click.Choice([each.name for each in EXPERIMENTS]))
 @click.option("--minutes", type=float, help="For all experiments together; by default as long as they take.")
-@click.option("--dev-rows", type=int, default=250, show_default=True, help="Of each file, to choose the weights by.")
-@click.option("--figure-rows", type=int, help="Of each file, for the figures at the end; by default all.")
+@click.option("--dev-rows", type=int, default=100, show_default=True, help="Of each file, to choose the weights by.")
+@click.option("--figure-rows", type=int, default=250, show_default=True, help="Of each file, for the figures.")
 @click.option("--no-figures", is_flag=True, help="Only tune: the curves are all there is.")
 @click.option("--figures-only", is_flag=True, help="Only the figures of what was tuned before.")
 @click.option("--set", "settings", multiple=True, metavar="OPTION=VALUE", help="Another option than the recipe's.")
@@ -144,7 +145,7 @@ def main(
     only: tuple[str, ...],
     minutes: float | None,
     dev_rows: int,
-    figure_rows: int | None,
+    figure_rows: int,
     no_figures: bool,
     figures_only: bool,
     settings: tuple[str, ...],

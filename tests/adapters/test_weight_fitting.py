@@ -91,7 +91,8 @@ def test_weights_that_are_no_better_on_other_rows_are_not_taken() -> None:
     assert not fit.adopted and fit.weights is CURRENT
     assert fit.report["objective"]["best"] > fit.report["objective"]["before"]
     assert fit.report["files"]["noise"]["after"] == fit.report["files"]["noise"]["before"]
-    assert fit_weights({1.0: {"best already": planted(generator, 10.0, 2.0, 200)}}, CURRENT, phrases=False).weights is CURRENT
+    best_already = {"best already": planted(generator, 10.0, 2.0, 200)}
+    assert fit_weights({1.0: best_already}, CURRENT, phrases=False).weights is CURRENT
 
 
 def test_each_file_counts_alike() -> None:
