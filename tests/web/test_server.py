@@ -82,7 +82,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(kb_path, encoder):
     """The worker's error is the command's: one line, exit 1, no loop of restarts."""
     shutil.rmtree(kb_path / "segments")
     with serving(kb_path) as server:
-        code = server.process.wait(60)
+        code = server.process.wait(120)
         server._reader.join(10)
 
     assert code == 1
