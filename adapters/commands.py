@@ -72,9 +72,7 @@ def predict(
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.progress import progress_for_terminal
 
-    options = PredictOptions(
-        pages, batch_size, effort, None, resume, overwrite, strict, threshold, strategy=strategy
-    )
+    options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict, threshold, strategy=strategy)
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
     with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal(quiet=as_json) as progress:

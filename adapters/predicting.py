@@ -16,7 +16,6 @@ from adapters.errors import RecordError, SubmissionError, TaskInputError, Unknow
 from adapters.kilt.lines import open_text
 from adapters.kilt.records import TaskRecord, read_inputs
 from adapters.kilt.submission import Prediction, SubmissionWriter
-from adapters.other_than_subject import impossible_object
 from adapters.parsing import request_of
 from adapters.queries import left_out_turns, query_of
 from adapters.requests import TaskRequest
@@ -372,8 +371,7 @@ class PredictionRun:
         hits = result.pages.hits
         self.report.generations.add(result.pages.generation)
         self.report.truncated += result.pages.truncated
-        impossible = "" if pending.request is None else impossible_object(pending.request)
-        answer = "" if result.is_below else answer_of(self.report.task, hits, impossible=impossible)
+        answer = "" if result.is_below else answer_of(self.report.task, hits)
         if answer.strip():
             self.report.answered += 1
         else:

@@ -1,7 +1,8 @@
-"""How many n-grams to store of a token: reading, telling passages apart and bytes, by the number kept.
+"""What sparse scores give to reading and to telling passages apart, and bytes, by the n-grams stored of a token.
 
-Run: python -m benchmarks.sparse_top --encoder DIR --data DIR --scratch DIR
-On development rows of the half that choices are made on (see benchmarks/kilt_sets.py), 70 of each set with phrases.
+Run: python -m benchmarks.sparse_top --encoder DIR --data DIR --scratch DIR [--half choose|score] [--top N …]
+On development rows of a half (see benchmarks/kilt_sets.py), 70 of each set with phrases: their number is chosen on one
+half; the other, which nothing was chosen on, says what it is worth.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.kilt_sets import DATA_VARIABLE, data_folder
+from benchmarks.kilt_sets import DATA_VARIABLE, HALVES, Half, data_folder, half_rows, page_files
 from benchmarks.measurement import write_result
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.encoder import Encoder, PassageText
@@ -28,17 +29,19 @@ from kbengine.sparse.options import SparseOptions
 from kbengine.sparse.task import SparseTask
 from kbengine.training.encoder_training import read_examples
 from kbengine.training.processes import join_processes
-from recipes.sparse import Plan, sparse_recipe
+from kbengine.training.recipe import DataSection
+from recipes.sparse import DEV_ROWS, TRAINED_ON
 from storage.sparse_rows import sparse_arrays
 
 TOPS = (4, 8, 16, 24, 32, 64, 255)
 SIZED_PASSAGES = 100
 
 
-def measure(encoder: Path, data: Path, scratch: Path) -> dict[str, Any]:
-    """Return the figures of each number of n-grams, and those of dense scores alone."""
-    section = replace(sparse_recipe(Plan(data, scratch)).data, train=())
-    examples = read_examples(replace(section, train=section.dev), seed=0).dev
+def measure(encoder: Path, data: Path, scratch: Path, half: Half, tops: tuple[int, ...]) -> dict[str, Any]:
+    """Return the figures of each number of n-grams, with those of dense scores alone."""
+    files = tuple(half_rows(data / f"{name}.dev.jsonl.gz", half, DEV_ROWS, scratch) for name in TRAINED_ON)
+    files = tuple(path for path in files if path.stat().st_size)
+    examples = read_examples(DataSection(train=files[:1], dev=files, pages=page_files(data)), seed=0).dev
     checkpoint = read_checkpoint(encoder)
     backbone = checkpoint.config.backbone
     tokenizer = TextTokenizer(
@@ -52,8 +55,8 @@ def measure(encoder: Path, data: Path, scratch: Path) -> dict[str, Any]:
     model = checkpoint.model().prepare_inference(torch.device("cpu"), torch.bfloat16)
     plain = Encoder.load(encoder)
     texts = [PassageText(each.title, each.passage) for each in examples[:: max(1, len(examples) // SIZED_PASSAGES)]]
-    found: dict[str, Any] = {"rows": len(examples), "trained_with": trained.config.top, "tops": {}}
-    for top in TOPS:
+    found: dict[str, Any] = {"half": half, "rows": len(examples), "trained_with": trained.config.top, "tops": {}}
+    for top in tops:
         heads = SparseHeads(replace(trained.config, top=top))
         heads.load_state_dict(trained.state_dict())
         options = SparseOptions(as_stored=True)
@@ -85,9 +88,13 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, required=True, help="the model directory with sparse heads")
     parser.add_argument("--data", type=Path, help=f"folder of the KILT sets; by default {DATA_VARIABLE}")
     parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--half", choices=HALVES, default="choose", help="of the development pages")
+    parser.add_argument("--top", type=int, action="append", help=f"n-grams kept; by default {TOPS} in turn")
+    parser.add_argument("--name", default="sparse_top", help="of the result file")
     given = parser.parse_args()
-    figures = measure(given.encoder, data_folder(given.data), given.scratch)
-    write_result("sparse_top", "24 n-grams a token keep what all of them give, within a point", figures)
+    given.scratch.mkdir(parents=True, exist_ok=True)
+    figures = measure(given.encoder, data_folder(given.data), given.scratch, given.half, tuple(given.top or TOPS))
+    write_result(given.name, "sparse scores read better and tell passages apart better than dense ones alone", figures)
 
 
 if __name__ == "__main__":

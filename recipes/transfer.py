@@ -41,8 +41,8 @@ SIZES = (0, 1000, 5000)
 """Rows tuned on; all of them come after these."""
 VISITS = 3000
 """A small set is gone through several times, until about so many rows were seen."""
-PAGES = ("docred", "fewrel", "knet", "topicalchat", "cmudog", "inscit", "shared")
-"""Page files of the sets that are asked."""
+SHARED_PAGES = "shared"
+"""The page file that sets have in common."""
 LARGE_PAGES = "wiki"
 """The page file of which only a part is taken."""
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
@@ -117,9 +117,9 @@ def gold_pages(lines: Iterable[str]) -> set[str]:
 def knowledge_source(plan: Plan) -> tuple[Path, ...]:
     """Return the page files of the sets, and of the large one the gold pages of all rows and some thousands more."""
     files = {path.name.partition(".")[0]: path for path in page_files(plan.data)}
+    names = {name for subject in plan.subjects for name in (*subject.train, *subject.dev)}
     part = plan.work / "part.pages.jsonl"
     if not part.exists():
-        names = [name for subject in SUBJECTS for name in {*subject.train, *subject.dev}]
         gold: set[str] = set()
         for split in ("train", "dev"):
             there = [name for name in names if (plan.data / f"{name}.{split}.jsonl.gz").exists()]
@@ -130,7 +130,7 @@ def knowledge_source(plan: Plan) -> tuple[Path, ...]:
             line for i, line in enumerate(pages) if i in some or str(json.loads(line)["wikipedia_id"]).strip() in gold
         ]
         write_durably(part, ["".join(kept).encode()])
-    return (*(files[name] for name in PAGES), part)
+    return (*(path for name, path in files.items() if name in {*names, SHARED_PAGES}), part)
 
 
 def kb_of(plan: Plan, which: str) -> Path:
