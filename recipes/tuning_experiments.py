@@ -60,7 +60,14 @@ _DIALOGUE = (
     ("loop.optimizer.learning_rate", 7e-5),
     ("loop.evaluate_every_steps", 112),
 )
-_SLOTS = (("rows_per_epoch", 2000), ("loop.evaluate_every_steps", 63))
+_QUESTIONS = (("rows_per_epoch", 2400), ("loop.evaluate_every_steps", 75))
+_QUESTIONS_JOINT = (
+    ("kl", 1.0),
+    ("rows_per_epoch", 1600),
+    ("loop.optimizer.learning_rate", 2e-5),
+    ("loop.evaluate_every_steps", 50),
+)
+_SLOTS = (("rows_per_epoch", 1200), ("loop.optimizer.learning_rate", 3e-5))
 EXPERIMENTS = (
     Experiment(
         "linking",
@@ -76,17 +83,11 @@ EXPERIMENTS = (
         LINKS,
         LINKS_DEV,
         "rprec",
-        (("mixing", "proportional"), ("loop.evaluate_every_steps", 98)),
+        (("mixing", "proportional"), ("rows_per_epoch", 1200)),
     ),
     Experiment("dialogue", "doc", ("topicalchat",), DIALOGUES_DEV, "rprec", _DIALOGUE),
-    Experiment(
-        "questions",
-        "phrase",
-        QUESTIONS,
-        QUESTIONS,
-        "em",
-        (("rows_per_epoch", 2400), ("loop.evaluate_every_steps", 75)),
-    ),
+    Experiment("questions", "phrase", QUESTIONS, QUESTIONS, "em", _QUESTIONS),
+    Experiment("questions-joint", "joint", QUESTIONS, QUESTIONS, "em", _QUESTIONS_JOINT),
     Experiment("slots", "phrase", SLOTS, SLOTS, "kilt_em", _SLOTS),
     Experiment("slots-by-doc", "doc", SLOTS, SLOTS, "kilt_em", _SLOTS),
     Experiment(
