@@ -26,11 +26,14 @@ lint: $(VENV)/.development
 types: $(VENV)/.development
 	$(BIN)/mypy
 
+# Two processes, a file's tests in one of them: what a module sets up is set up once. One thread each for numerics.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
 test: lint types  ## lint, types and tests
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-slow: $(VENV)/.development  ## the long tests too: hundreds of kills, every byte flipped
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 check: test
 

@@ -8,7 +8,6 @@ from adapters.answers import Evidence
 from adapters.kilt.submission import PageProvenance
 from adapters.tasks import Task
 from kbengine.query import Unit
-from kbengine.reading.normalise import norm
 from kbengine.results import Hit, Span
 from kbengine.sentences import covering_sentence, sentence_spans
 
@@ -42,19 +41,18 @@ def trimmed_span(text: str, span: Span) -> Span:
     return Span(start, end)
 
 
-def answer_of(task: Task, hits: Sequence[Hit], *, impossible: str = "") -> str:
+def answer_of(task: Task, hits: Sequence[Hit]) -> str:
     """Return the task's answer from hits on distinct documents, best first; empty when there is none.
 
-    Questions and slot filling: the best phrase of the best document, passing over the `impossible` one (given after
-    KILT's normalisation). Entity linking: its title. Dialogue: the sentence around its best phrase.
+    Questions and slot filling: the best phrase of the best document. Entity linking: its title. Dialogue: the sentence
+    around its best phrase.
     """
     if task == "entity-linking":
         return hits[0].document.title if hits else ""
     for hit in hits:
         span = _evidence_span(task, hit)
-        text = hit.passage.text[span.start : span.end]
-        if text and (not impossible or norm(text) != impossible):
-            return text
+        if span.start < span.end:
+            return hit.passage.text[span.start : span.end]
     return ""
 
 

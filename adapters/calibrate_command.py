@@ -21,7 +21,7 @@ TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
 @click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
 @click.option("--task", type=click.Choice(TASK_NAMES), help="By default known by the data set's name.")
 @click.option("--encoder", help="The name of an encoder tuned for the knowledge base; by default its own.")
-@click.option("--fit-weights/--no-fit-weights", default=True, show_default=True, help="Passage and lexical weight too.")
+@click.option("--fit-weights/--no-fit-weights", default=True, show_default=True, help="The weights of the scores too.")
 @click.option(
     "--threshold-for", default="f1", show_default=True, help="f1, precision=0.9, coverage=0.8, or none (no threshold)."
 )
@@ -151,7 +151,8 @@ def show_calibration(output: Output, found: TaskCalibration) -> None:
             "files": dict(found.report["files"]),
             "fitted_at": f"{found.report['created_at']}, generation {found.report['generation']}",
             "weights": f"phrase {found.weights.phrase:g}, passage {found.weights.passage:g}, lexical "
-            f"{found.weights.lexical:g} ({'fitted' if found.weights_fitted else 'the default'})",
+            f"{found.weights.lexical:g}, sparse {found.weights.sparse:g} "
+            f"({'fitted' if found.weights_fitted else 'the default'})",
             "threshold": "none" if found.threshold is None else f"{found.threshold} (for {found.threshold_for})",
         }
     )
@@ -178,8 +179,8 @@ def _show_weights(output: Output, weights: dict[str, Any]) -> None:
     best = weights["best"]
     output.line()
     output.line(
-        f"best pair: passage {best['passage']:g}, lexical {best['lexical']:g}; on rows it was not chosen from "
-        f"{held_out['before']:.2f} → {held_out['after']:.2f} (gain {held_out['gain']:.2f} ± "
+        f"best: passage {best['passage']:g}, lexical {best['lexical']:g}, sparse {best['sparse']:g}; on rows that they "
+        f"were not chosen from {held_out['before']:.2f} → {held_out['after']:.2f} (gain {held_out['gain']:.2f} ± "
         f"{held_out['standard_error']:.2f}): {'taken' if weights['adopted'] else 'not taken, no more than noise'}"
     )
     names = list(dict.fromkeys(name for each in weights["files"].values() for name in each["before"]))

@@ -21,10 +21,18 @@ from adapters.kilt.records import TaskRecord, read_gold
 from adapters.parsing import request_of
 from adapters.queries import query_of
 from adapters.tasks import MAX_INPUT_CHARS, PHRASE_TASKS, Task
-from adapters.weight_fitting import SEEN_PASSAGES, SEEN_WITH, Candidates, WeightFit, candidates_of, fit_weights
+from adapters.weight_fitting import (
+    SEEN_PASSAGES,
+    SEEN_WITH,
+    SPARSE_WEIGHTS,
+    Candidates,
+    WeightFit,
+    candidates_of,
+    fit_weights,
+)
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
-from kbengine.query import Query, Weights
+from kbengine.query import Effort, Query, Weights
 from kbengine.reading.normalise import norm
 
 if TYPE_CHECKING:
@@ -42,16 +50,18 @@ class CalibrateOptions:
     """How to calibrate.
 
     Attributes:
-        with_weights: Whether to fit the passage and lexical weights too; else those in use stay.
+        with_weights: Whether to fit the passage, lexical and sparse weights too; else those in use stay.
         threshold_for: What the threshold is chosen for: `f1`, `precision=P`, `coverage=C` or `none`.
         rows: Records of each file, drawn at random where it has more.
         seed: Of the draw, the folds and the halves.
+        effort: Of the searches that weights are fitted on.
     """
 
     with_weights: bool = True
     threshold_for: str = "f1"
     rows: int = 1000
     seed: int = 13
+    effort: Effort = "normal"
 
     def __post_init__(self) -> None:
         ThresholdRule(self.threshold_for)
@@ -156,8 +166,15 @@ def _weight_fit(
     progress: ProgressSink,
     notice: Callable[[str], None],
 ) -> WeightFit:
-    progress.begin("weights: searching", sum(len(each) for each in rows.values()), "")
-    candidates = {name: _candidates(knowledge_base, encoder, each, progress, notice) for name, each in rows.items()}
+    sparse_weights = {current.sparse, *(SPARSE_WEIGHTS if knowledge_base.has_sparse(encoder) else ())}
+    progress.begin("weights: searching", len(sparse_weights) * sum(len(each) for each in rows.values()), "")
+    candidates = {
+        sparse: {
+            name: _candidates(knowledge_base, encoder, each, options.effort, sparse, progress, notice)
+            for name, each in rows.items()
+        }
+        for sparse in sorted(sparse_weights)
+    }
     return fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
 
 
@@ -207,18 +224,23 @@ def _candidates(
     knowledge_base: KnowledgeBase,
     encoder: str | None,
     rows: Sequence[_Row],
+    effort: Effort,
+    sparse: float,
     progress: ProgressSink,
     notice: Callable[[str], None],
 ) -> list[Candidates]:
-    """Return the passages found for each record, with the unweighted parts of their scores."""
+    """Return the passages found for each record, with the parts of their scores, unweighted but for the sparse one."""
+    seen_with = replace(SEEN_WITH, sparse=sparse)
 
     def ask(batch: Sequence[_Row]) -> list[Candidates]:
-        queries = [replace(row.query, unit="passage", weights=SEEN_WITH) for row in batch]
-        results = knowledge_base.search(queries, k=SEEN_PASSAGES, explain=True, truncate=True, encoder=encoder)
+        queries = [replace(row.query, unit="passage", weights=seen_with) for row in batch]
+        results = knowledge_base.search(
+            queries, k=SEEN_PASSAGES, effort=effort, explain=True, truncate=True, encoder=encoder
+        )
         return [
             candidates_of(
                 result.hits,
-                seen_with=SEEN_WITH,
+                seen_with=seen_with,
                 gold_answers=row.record.answers(),
                 gold_pages=_gold_pages(row.record),
             )

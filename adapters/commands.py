@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from adapters.kilt import RankingScores, Scores
     from adapters.tasks import Task
     from kbengine.console import Output
-    from kbengine.query import Effort
+    from kbengine.query import Effort, Strategy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
 EFFORT_NAMES = ("low", "normal", "high", "exact")
+STRATEGY_NAMES = ("dense", "dfs", "sfs", "hybrid")
 SHOWN_RECORDS = 20
 """Bad records named on stderr; the rest are counted."""
 
@@ -37,6 +38,7 @@ def _json_option(function: F) -> F:
 @click.option("--pages", type=int, default=10, show_default=True, help="Distinct pages a record, 5 or more.")
 @click.option("--batch-size", type=int, default=64, show_default=True, help="Records searched at once.")
 @click.option("--effort", type=click.Choice(EFFORT_NAMES), default="low", show_default=True)
+@click.option("--strategy", type=click.Choice(STRATEGY_NAMES), help="Where candidates come from; by default hybrid.")
 @click.option("--threshold", type=float, help="Leave answers less probable than this blank; by default none is.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished file of the same settings.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
@@ -51,6 +53,7 @@ def predict(
     pages: int,
     batch_size: int,
     effort: Effort,
+    strategy: Strategy | None,
     threshold: float | None,
     resume: bool,
     overwrite: bool,
@@ -69,7 +72,7 @@ def predict(
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.progress import progress_for_terminal
 
-    options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict, threshold)
+    options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict, threshold, strategy=strategy)
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
     with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal(quiet=as_json) as progress:

@@ -16,7 +16,6 @@ from adapters.errors import RecordError, SubmissionError, TaskInputError, Unknow
 from adapters.kilt.lines import open_text
 from adapters.kilt.records import TaskRecord, read_inputs
 from adapters.kilt.submission import Prediction, SubmissionWriter
-from adapters.other_than_subject import impossible_object
 from adapters.parsing import request_of
 from adapters.queries import left_out_turns, query_of
 from adapters.requests import TaskRequest
@@ -25,7 +24,7 @@ from adapters.task_files import task_of_file as task_of_file
 from adapters.tasks import MAX_INPUT_CHARS, MAX_TURNS, Task
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
-from kbengine.query import MAX_K, Effort, Weights
+from kbengine.query import MAX_K, Effort, Strategy, Weights
 
 if TYPE_CHECKING:
     from adapters.answers import TaskAnswer
@@ -48,7 +47,8 @@ class PredictOptions:
     """How to predict: pages a record, records a search, effort, and what to do about files and bad records.
 
     Every record that has an answer gets it, however improbable, unless a `threshold` is given: then an answer that is
-    less probable is left blank, its pages stay. `encoder` names one tuned for the knowledge base.
+    less probable is left blank, its pages stay. `encoder` names one tuned for the knowledge base; `strategy` is the
+    task's own unless given.
 
     The effort is low by default: with three signals naming candidates, a quarter of the lists gives the same figures
     (300 rows each of docred, fewrel and squad: R-precision and KILT-EM equal to the last digit) in half the time.
@@ -63,6 +63,7 @@ class PredictOptions:
     strict: bool = False
     threshold: float | None = None
     encoder: str | None = None
+    strategy: Strategy | None = None
 
     def __post_init__(self) -> None:
         if not MIN_PAGES <= self.pages <= MAX_K:
@@ -189,6 +190,7 @@ def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOpt
             "pages": options.pages,
             "effort": options.effort,
             "weights": None if options.weights is None else asdict(options.weights),
+            "strategy": options.strategy,
             "threshold": options.threshold,
         }
     )
@@ -369,8 +371,7 @@ class PredictionRun:
         hits = result.pages.hits
         self.report.generations.add(result.pages.generation)
         self.report.truncated += result.pages.truncated
-        impossible = "" if pending.request is None else impossible_object(pending.request)
-        answer = "" if result.is_below else answer_of(self.report.task, hits, impossible=impossible)
+        answer = "" if result.is_below else answer_of(self.report.task, hits)
         if answer.strip():
             self.report.answered += 1
         else:
@@ -388,6 +389,7 @@ def answer_options(options: PredictOptions) -> AnswerOptions:
         threshold=options.threshold or 0.0,
         truncate=True,
         encoder=options.encoder,
+        strategy=options.strategy,
     )
 
 

@@ -57,7 +57,7 @@ def tuning_options(function: F) -> F:
         click.option("--l2", type=float, help="Weight of staying close to the start's weights (L2)."),
         click.option("--refresh-steps", type=int, help="Steps between renewals of the retrieving encoder; 1."),
         click.option("--retrieval", type=click.Choice(["dense", "fused", "both"]), help="Candidates; both by default."),
-        click.option("--scores", type=click.Choice(["phrase", "fused"]), help="What candidates are scored by; phrase."),
+        click.option("--scores", type=click.Choice(["phrase", "fused", "both"]), help="Of candidates; phrase."),
         click.option("--top-k", type=int, help="Candidates a row and way of retrieval; 100 by default."),
         click.option("--rank", type=int, help="LoRA's rank; 8 by default."),
         click.option("--parameters", type=click.Choice(["full", "heads", "lora"]), help="What is tuned; full."),

@@ -12,7 +12,7 @@ from adapters.kilt.downstream import answer_scores
 from adapters.kilt.retrieval import PAGE_KEYS, r_precision
 from adapters.tuning_files import GoldRow, TaskFile
 from kbengine.errors import InvalidOptionError, QueryError
-from kbengine.query import SearchOptions, Weights
+from kbengine.query import Effort, SearchOptions, Weights
 from kbengine.tuning.candidates import PHRASES_ALONE
 
 if TYPE_CHECKING:
@@ -44,10 +44,12 @@ class ScoreOptions:
             the files.
         signals: "fused": as answers are ranked; "phrase": by phrase vectors alone; "both" are measured: fused decides,
             and phrases alone where that is the same (the score is the first plus a thousandth of the second).
+        effort: Of the searches; by default that of `kbengine predict`.
     """
 
     measure: Measure = "rprec"
     signals: Signals = "both"
+    effort: Effort = "low"
 
     def __post_init__(self) -> None:
         if self.measure not in MEASURES:
@@ -83,42 +85,47 @@ class DevelopmentScore:
 
         measured = ("fused", "phrase") if self._options.signals == "both" else (self._options.signals,)
         measures: dict[str, float] = {}
-        for signals in measured:
-            of_files = []
-            for file, rows in self._files:
-                weights = self._weights.get(file.task) or default_weights(file.task)
-                scores = self._scores(searcher, file.task, rows, PHRASES_ALONE if signals == "phrase" else weights)
-                of_files.append(scores)
+        for file, rows in self._files:
+            fused = self._weights.get(file.task) or default_weights(file.task)
+            weights = [PHRASES_ALONE if signals == "phrase" else fused for signals in measured]
+            for signals, scores in zip(measured, self._scores(searcher, file.task, rows, weights), strict=True):
                 measures |= {f"{file.name} {signals} {name}": value for name, value in scores.items()}
+        for signals in measured:
             for name in MEASURED:
-                measures[f"mean {signals} {name}"] = sum(each[name] for each in of_files) / len(of_files)
+                of_files = [measures[f"{file.name} {signals} {name}"] for file, _ in self._files]
+                measures[f"mean {signals} {name}"] = sum(of_files) / len(of_files)
         parts = ("rprec", "kilt_em") if self._options.measure == "mean" else (self._options.measure,)
         score, *ties = (sum(measures[f"mean {signals} {part}"] for part in parts) / len(parts) for signals in measured)
         return Evaluation(score + sum(ties) / 1000, measures)
 
-    def _scores(self, searcher: Searcher, task: Task, rows: Sequence[GoldRow], weights: Weights) -> dict[str, float]:
-        sums: dict[str, float] = dict.fromkeys(map(str, MEASURED), 0.0)
+    def _scores(
+        self, searcher: Searcher, task: Task, rows: Sequence[GoldRow], weightings: Sequence[Weights]
+    ) -> list[dict[str, float]]:
+        """Return the figures by each of the weights."""
+        sums: list[dict[str, float]] = [dict.fromkeys(map(str, MEASURED), 0.0) for _ in weightings]
         for begin in range(0, len(rows), BATCH):
             batch = rows[begin : begin + BATCH]
-            for row, hits in zip(batch, _search(searcher, batch, weights), strict=True):
+            asked = [(row, weights) for weights in weightings for row in batch]
+            for i, ((row, _), hits) in enumerate(zip(asked, self._search(searcher, asked), strict=True)):
                 rprec = r_precision([hit.document.doc_id.strip() for hit in hits], row.record.outputs, PAGE_KEYS)
                 em = _em(answer_of(task, hits), row.record)
                 for name, value in (("em", em), ("rprec", rprec), ("kilt_em", em if rprec == 1 else 0.0)):
-                    sums[name] += value
-        return {name: 100 * value / len(rows) for name, value in sums.items()}
+                    sums[i // len(batch)][name] += value
+        return [{name: 100 * value / len(rows) for name, value in each.items()} for each in sums]
 
-
-def _search(searcher: Searcher, rows: Sequence[GoldRow], weights: Weights) -> list[tuple[Hit, ...]]:
-    """Return the best pages of each record; none for one that cannot be encoded."""
-    queries = [replace(row.query, weights=weights) for row in rows]
-    try:
-        found = searcher.search(queries, SearchOptions(k=PAGES, unit="document", truncate=True))
-        return [result.hits for result in found]
-    except QueryError:
-        if len(rows) == 1:
-            return [()]
-    middle = len(rows) // 2
-    return _search(searcher, rows[:middle], weights) + _search(searcher, rows[middle:], weights)
+    def _search(self, searcher: Searcher, rows: Sequence[tuple[GoldRow, Weights]]) -> list[tuple[Hit, ...]]:
+        """Return the best pages of each record by its weights; none for one that cannot be encoded."""
+        queries = [replace(row.query, weights=weights) for row, weights in rows]
+        try:
+            found = searcher.search(
+                queries, SearchOptions(k=PAGES, unit="document", effort=self._options.effort, truncate=True)
+            )
+            return [result.hits for result in found]
+        except QueryError:
+            if len(rows) == 1:
+                return [()]
+        middle = len(rows) // 2
+        return self._search(searcher, rows[:middle]) + self._search(searcher, rows[middle:])
 
 
 def _em(answer: str, record: TaskRecord) -> float:

@@ -1,8 +1,9 @@
-"""Fusion weights of a task: one search for the parts of the scores, then every pair of weights offline.
+"""Fusion weights of a task: a search for the parts of the scores, then every pair of weights offline.
 
 The phrase weight is 1; the passage and the lexical weight go over a grid. A pair is judged by the mean, over the files,
 of page R-precision; where answers are phrases, of its mean with KILT-EM of the best phrase. Passage and lexical scores
 are the same for all phrases of a passage, so the parts of each passage's best phrase are all that the ranking needs.
+The sparse weight says which phrase of a passage is best: with sparse rows there is one search for each of a few.
 
 The optimum is flat and a few hundred rows are few, so the pair is chosen from means over neighbouring grid points, and
 taken only when it is better than the weights in use on rows that it was not chosen from, by more than chance gives.
@@ -24,8 +25,10 @@ from kbengine.results import Hit
 
 PASSAGE_WEIGHTS = (0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0)
 LEXICAL_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
+SPARSE_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5)
+"""Tried where sparse rows are stored."""
 SEEN_WITH = Weights(phrase=1.0, passage=30.0, lexical=1.0)
-"""The weights of the one search: which passages are seen depends on them a little."""
+"""The weights of the search but the sparse one: which passages are seen depends on them a little."""
 SEEN_PASSAGES = 200
 """Passages of each record that are ranked anew under every pair."""
 FOLDS = 5
@@ -42,7 +45,7 @@ class Candidates:
     """The passages found for one record, unweighted.
 
     Attributes:
-        phrase: float32 (n,), start and end product of the passage's best phrase.
+        phrase: float32 (n,), start and end product of the passage's best phrase, the weighted sparse ones included.
         passage: float32 (n,), cosine of the passage.
         lexical: float32 (n,), BM25.
         pages: int64 (n,), the page of each passage, numbered within the record.
@@ -83,8 +86,8 @@ class WeightFit:
     """The outcome of fitting a task's weights.
 
     Attributes:
-        weights: What is to be used from now on: the best pair, or the one in use when that is as good.
-        adopted: Whether it is the best pair.
+        weights: What is to be used from now on: the best ones, or those in use when these are as good.
+        adopted: Whether they are the best ones.
         report: Figures before and after, for people.
     """
 
@@ -149,23 +152,33 @@ def judge(found: Sequence[Candidates], pairs: Float32, *, with_answers: bool) ->
 
 
 def fit_weights(
-    files: Mapping[str, Sequence[Candidates]], current: Weights, *, phrases: bool, seed: int = 13
+    searched: Mapping[float, Mapping[str, Sequence[Candidates]]], current: Weights, *, phrases: bool, seed: int = 13
 ) -> WeightFit:
     """Return the weights for a task from the candidates of its files' records.
 
     Args:
-        files: the candidates of each file's records, by the file's name; the files count alike.
+        searched: by sparse weight, the one in use among them, the candidates of each file's records, by the file's
+            name; the files count alike.
         current: the weights in use.
         phrases: whether answers are phrases; a file of which no best phrase is ever right is judged by pages alone.
         seed: of the folds.
     """
-    pairs = grid(current)
-    judged = {
-        name: judge(found, pairs, with_answers=phrases and any(each.is_answer.any() for each in found))
-        for name, found in files.items()
-    }
+    pairs, in_use = grid(current)[:-1], grid(current)[-1:]
+    sparse_weights = sorted(searched)
+    judged = {}
+    for name in searched[current.sparse]:
+        with_answers = phrases and any(each.is_answer.any() for files in searched.values() for each in files[name])
+        parts = [judge(searched[sparse][name], pairs, with_answers=with_answers) for sparse in sparse_weights]
+        parts.append(judge(searched[current.sparse][name], in_use, with_answers=with_answers))
+        judged[name] = _side_by_side(parts)
+    triples = np.concatenate(
+        [
+            *(np.insert(pairs, 2, sparse, axis=1) for sparse in sparse_weights),
+            np.insert(in_use, 2, current.sparse, axis=1),
+        ]
+    )
     objectives = [each.objective for each in judged.values()]
-    now = len(pairs) - 1  # the weights in use are the last pair
+    now = len(triples) - 1  # the weights in use are the last
     best = _best_pair(objectives)
     held_out = _held_out(objectives, seed)
     before = [each[:, now] for each in objectives]
@@ -175,10 +188,11 @@ def fit_weights(
     error = float(np.sqrt(sum(each.var() / len(each) for each in differences)) / len(differences))
     adopted = gain > STANDARD_ERRORS * error
     chosen = best if adopted else now
-    weights = Weights(phrase=1.0, passage=float(pairs[chosen, 0]), lexical=float(pairs[chosen, 1]))
+    passage, lexical, sparse = (float(weight) for weight in triples[chosen])
+    weights = Weights(phrase=1.0, passage=passage, lexical=lexical, sparse=sparse)
     report = {
-        "before": _pair_json(pairs[now]),
-        "best": _pair_json(pairs[best]),
+        "before": _weights_json(triples[now]),
+        "best": _weights_json(triples[best]),
         "adopted": adopted,
         "objective": {"before": _percent(_macro(objectives)[now]), "best": _percent(_macro(objectives)[best])},
         "held_out": {
@@ -244,12 +258,24 @@ def _chosen(values: Float32, pairs_of: int | Int64) -> Float32:
 
 
 def _best_pair(objectives: Sequence[Float32]) -> int:
-    """Return the pair with the best macro, as a mean with its neighbours on the grid: a lone peak is noise."""
+    """Return the weights with the best macro, as a mean with their neighbours on the grid: a lone peak is noise."""
     shape = (len(PASSAGE_WEIGHTS), len(LEXICAL_WEIGHTS))
-    values = _macro(objectives)[:-1].reshape(shape)
-    padded = np.pad(values, 1, mode="edge")
-    smooth = sum(padded[i : i + shape[0], j : j + shape[1]] for i in range(3) for j in range(3)) / 9
+    values = _macro(objectives)[:-1].reshape(-1, *shape)  # a grid for each sparse weight
+    padded = np.pad(values, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    smooth = sum(padded[:, i : i + shape[0], j : j + shape[1]] for i in range(3) for j in range(3)) / 9
     return int(np.argmax(smooth))
+
+
+def _side_by_side(parts: Sequence[Judged]) -> Judged:
+    def joined(values: Sequence[Float32 | None]) -> Float32 | None:
+        known = [each for each in values if each is not None]
+        return np.hstack(known) if known else None
+
+    return Judged(
+        np.hstack([each.rprec for each in parts]),
+        joined([each.em for each in parts]),
+        joined([each.kilt_em for each in parts]),
+    )
 
 
 def _macro(objectives: Sequence[Float32]) -> Float64:
@@ -262,8 +288,8 @@ def _figures(judged: Judged, pairs_of: int | Int64) -> dict[str, float]:
     return {name: _percent(_chosen(each, pairs_of).mean()) for name, each in named.items() if each is not None}
 
 
-def _pair_json(pair: Float32) -> dict[str, float]:
-    return {"passage": round(float(pair[0]), 4), "lexical": round(float(pair[1]), 4)}
+def _weights_json(triple: Float32) -> dict[str, float]:
+    return {name: round(float(triple[i]), 4) for i, name in enumerate(("passage", "lexical", "sparse"))}
 
 
 def _percent(share: float | np.floating[Any]) -> float:

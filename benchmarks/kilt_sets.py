@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from adapters.predicting import task_of_file
 from adapters.tasks import Task
 
 DATA_VARIABLE = "KBENGINE_KILT_DATA"
+
+Half = Literal["choose", "score"]
+HALVES: tuple[Half, ...] = get_args(Half)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,24 @@ def limited(path: Path, limit: int | None, scratch: Path, *, seed: int | None = 
     name = path.name.removesuffix(".jsonl.gz")
     copy = scratch / f"{name}.{'first' if seed is None else f'seed{seed}'}-{limit}.jsonl"
     copy.write_text("".join(rows[:limit]), encoding="utf-8")
+    return copy
+
+
+def half_rows(path: Path, half: Half, limit: int, scratch: Path, *, seed: int = 13) -> Path:
+    """Return a file in `scratch` with up to `limit` rows of one half of a set, drawn with the seed.
+
+    Halves are of pages, by a hash of the first gold page's id: what is chosen on one is not scored on the same pages.
+    """
+    rows = []
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            pages = (entry for output in json.loads(line)["output"] for entry in output.get("provenance", ()))
+            page = str(next((entry["wikipedia_id"] for entry in pages), ""))
+            if HALVES[hashlib.sha256(page.encode()).digest()[-1] % 2] == half:
+                rows.append(line)
+    chosen = random.Random(seed).sample(rows, min(limit, len(rows)))
+    copy = scratch / f"{path.name.removesuffix('.jsonl.gz')}.{half}-{len(chosen)}.jsonl"
+    copy.write_text("".join(chosen), encoding="utf-8")
     return copy
 
 

@@ -124,6 +124,10 @@ class KnowledgeBase:
         knowledge_base.warm_up()
         return knowledge_base
 
+    def has_sparse(self, encoder: str | None = None) -> bool:
+        """Return whether sparse scores count with the encoder (by default the one it answers with)."""
+        return self.encoder_for(encoder).sparse is not None
+
     def warm_up(self) -> None:
         """Load and check every segment now rather than in the first query.
 

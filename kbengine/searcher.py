@@ -178,6 +178,11 @@ class Searcher:
         growth: int = 1,
     ) -> tuple[list[Int64], list[Int64]]:
         """Return for each query the rows of its nearest tokens and the indices of its nearest passages."""
+        # One text under several weights, or asked for by several callers at once, is looked for once.
+        _, chosen, places = np.unique(
+            np.concatenate([start, end, passage], axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        start, end, passage = start[chosen], end[chosen], passage[chosen]
         n = len(start)
         factor = EFFORT_FACTORS[options.effort] * growth
         nprobe = None if options.nprobe is None else options.nprobe * growth
@@ -189,7 +194,10 @@ class Searcher:
         )
         _, passages = snapshot.search_passages(passage, n_passages, nprobe=nprobe, nprobe_factor=factor, exact=exact)
         token_rows = [np.unique(np.concatenate([rows[i], rows[n + i]])) for i in range(n)]
-        return [row[row >= 0] for row in token_rows], [found[found >= 0] for found in passages]
+        of_queries = places.reshape(-1).tolist()
+        return [token_rows[i][token_rows[i] >= 0] for i in of_queries], [
+            passages[i][passages[i] >= 0] for i in of_queries
+        ]
 
     def _choose(
         self,

@@ -250,7 +250,9 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--contrast", type=int, default=300, help="questions of Figure 3")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seed", dest="seeds", type=int, action="append", help="several: the first draws examples")
-    parser.add_argument("--only", action="append", choices=[row.name for row in ROWS], help="rows to measure now")
+    parser.add_argument(
+        "--only", action="append", choices=[row.name for row in ROWS], help="rows to measure now, in this order"
+    )
     return parser.parse_args(arguments)
 
 
@@ -280,10 +282,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         findings = Findings(
             data, scale, given.work, generated=given.generated_rows, reader=given.reader, progress=progress, stop=stop
         )
+        by_name = {row.name: row for row in ROWS}
         for seed in seeds:
-            for row in ROWS:
-                if not given.only or row.name in given.only:
-                    print(row.name, json.dumps(findings.measure(row, seed)), flush=True)
+            for name in given.only or by_name:
+                print(name, json.dumps(findings.measure(by_name[name], seed)), flush=True)
     notes = given.notes.read_text(encoding="utf-8") if given.notes else ""
     whats = {row.name: row.what for row in ROWS}
     written = page(measured(given.work, list(whats)), whats, findings.measured_with(), notes)

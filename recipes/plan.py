@@ -101,8 +101,8 @@ def full_plan() -> Plan:
 
 
 def tiny_plan() -> Plan:
-    """Return the plan that shows on a CPU, in five minutes of processor time, that every part works."""
-    model = ModelOptions(frozen="embeddings", max_passage_tokens=96)
+    """Return the plan that shows on a CPU, in a few minutes of processor time, that every part works."""
+    model = ModelOptions(frozen="embeddings", max_passage_tokens=96, dropout=0.0)  # dropout is slow on a processor
     # A few steps make phrases better and passage vectors worse than those of the sentence encoder begun with.
     development = DevelopmentOptions(score="em", max_examples=60)
     optimizer = OptimizerOptions(learning_rate=2e-4, warmup_fraction=0.2)
@@ -110,7 +110,7 @@ def tiny_plan() -> Plan:
     return Plan(
         EncoderRecipe(model=model, losses=LossOptions(), loop=loop, development=development, weights="float32"),
         ReaderRecipe(
-            model=ReaderModelOptions(max_tokens=288),
+            model=ReaderModelOptions(max_tokens=288, dropout=0.0),
             reading=ReaderTrainingOptions(negative_fraction=0.0, max_dev_examples=40),
             loop=LoopOptions(epochs=1, batch_size=8, device="cpu", log_every_steps=5, optimizer=optimizer),
         ),

@@ -30,10 +30,13 @@ from kbengine.training.recipe import parse_override
 from kbengine.tuning.options import TuningOptions, read_tuning_options
 from recipes.tuning_experiments import COMMON, EXPERIMENTS, Experiment
 from recipes.tuning_figures import Figures, figures_of, table
+from recipes.tuning_plot import draw
 
 PROBE_QUERIES = 32
-SEARCHES_A_ROW = 5.0
-"""What a row to learn from costs: its encoding forth and back, and two searches for candidates (measured)."""
+SEARCHES_A_ROW = 1.5
+"""What a row to learn from costs (measured): its encoding, forth and back, and a search with low effort."""
+EVALUATIONS = 5
+"""Before the first step, as often as an experiment says, and the figures at the end."""
 LEAST_ROWS = 24
 """Rows of an epoch, however little time there is."""
 
@@ -57,8 +60,7 @@ def run_experiment(
     rows_per_epoch = wanted
     if budget.seconds is not None:
         search_s = seconds_a_search(kb, dev[0])
-        # Before training and after every epoch, each development row by two ways of ranking.
-        affordable = (budget.seconds / search_s - 2 * n_dev * (epochs + 1)) / (SEARCHES_A_ROW * epochs)
+        affordable = (budget.seconds / search_s - EVALUATIONS * n_dev) / (SEARCHES_A_ROW * epochs)
         rows_per_epoch = max(LEAST_ROWS, min(wanted, int(affordable)))
     with tempfile.TemporaryDirectory(prefix="kbengine-") as scratch, progress_for_terminal() as progress:
         request = TuneRequest(
@@ -130,9 +132,10 @@ def _shown(measure: str) -> str:
 @click.option("--data", type=click.Path(path_type=Path), help="The folder of KILT sets (or KBENGINE_KILT_DATA).")
 @click.option("--only", multiple=True, type=click.Choice([each.name for each in EXPERIMENTS]))
 @click.option("--minutes", type=float, help="For all experiments together; by default as long as they take.")
-@click.option("--dev-rows", type=int, default=250, show_default=True, help="Of each file, to choose the weights by.")
-@click.option("--figure-rows", type=int, help="Of each file, for the figures at the end; by default all.")
+@click.option("--dev-rows", type=int, default=100, show_default=True, help="Of each file, to choose the weights by.")
+@click.option("--figure-rows", type=int, default=250, show_default=True, help="Of each file, for the figures.")
 @click.option("--no-figures", is_flag=True, help="Only tune: the curves are all there is.")
+@click.option("--figures-only", is_flag=True, help="Only the figures of what was tuned before.")
 @click.option("--set", "settings", multiple=True, metavar="OPTION=VALUE", help="Another option than the recipe's.")
 @click.option("--suffix", default="", help="Added to the name of results and encoders: for runs with --set.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "tuning.json", show_default=True)
@@ -142,8 +145,9 @@ def main(
     only: tuple[str, ...],
     minutes: float | None,
     dev_rows: int,
-    figure_rows: int | None,
+    figure_rows: int,
     no_figures: bool,
+    figures_only: bool,
     settings: tuple[str, ...],
     suffix: str,
     out: Path,
@@ -160,13 +164,14 @@ def main(
         left = None if minutes is None else 60 * minutes - (time.monotonic() - began)
         seconds = None if left is None else left / (len(chosen) - i)
         named = dataclasses.replace(experiment, name=experiment.name + suffix)
-        result = run_experiment(named, kb, folder, Budget(seconds, dev_rows), options)
-        record["results"][named.name] = result
-        _write(record, out)
+        if not figures_only:
+            record["results"][named.name] = run_experiment(named, kb, folder, Budget(seconds, dev_rows), options)
+            _write(record, out)
         if not no_figures:
             add_figures(record, named, kb, folder, figure_rows)
             _write(record, out)
             click.echo(show(record))
+    draw(record, out.with_suffix(".png"))
     smaller = [name for name, each in record["results"].items() if each["fewer_rows_for_lack_of_time"]]
     if smaller:
         click.echo(f"a smaller run: an epoch of {', '.join(smaller)} had fewer rows than the recipe says")
@@ -174,16 +179,16 @@ def main(
 
 def add_figures(record: dict[str, Any], experiment: Experiment, kb: Path, folder: Path, rows: int | None) -> None:
     """Add the figures of the start, where they are not known, and those of the tuned encoder."""
-    with progress_for_terminal() as progress:
+    result = record["results"][experiment.name]
+    encoder = f"recipe-{experiment.name}"
+    with KnowledgeBase.open(kb) as knowledge_base, progress_for_terminal() as progress:
         unknown = [name for name in experiment.dev if name not in record["start"]]
         if unknown:
-            record["start"] |= figures_of(kb, None, unknown, folder, rows=rows, progress=progress)
-        start: Figures = {name: record["start"][name] for name in experiment.dev}
-        is_stored = record["results"][experiment.name]["stored"]
-        encoder = f"recipe-{experiment.name}"
-        record["results"][experiment.name]["figures"] = (
-            figures_of(kb, encoder, experiment.dev, folder, rows=rows, progress=progress) if is_stored else start
-        )
+            record["start"] |= figures_of(knowledge_base, None, unknown, folder, rows=rows, progress=progress)
+        figures: Figures = {name: record["start"][name] for name in experiment.dev}
+        if result["stored"]:
+            figures = figures_of(knowledge_base, encoder, experiment.dev, folder, rows=rows, progress=progress)
+        result["figures"] = figures
 
 
 def _write(record: dict[str, Any], out: Path) -> None:

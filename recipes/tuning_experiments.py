@@ -46,27 +46,55 @@ QUESTIONS = ("squad", "newwiki", "qed", "nqopen")
 EASY_LINKS = ("el_wikilinks_easy",)
 
 COMMON: tuple[tuple[str, Any], ...] = (
-    ("mixing", "root"),
-    ("loop.dtype", "bfloat16"),
     ("effort", "low"),
+    ("scores", "both"),
+    ("mixing", "root"),
     ("loop.batch_size", 16),
+    ("loop.epochs", 1),
+    ("loop.optimizer.learning_rate", 5e-5),
+)
+_DIALOGUE = (
+    ("scores", "phrase"),
+    ("kl", 0.1),
     ("loop.epochs", 2),
     ("loop.optimizer.learning_rate", 7e-5),
-    ("loop.log_every_steps", 10),
+    ("loop.evaluate_every_steps", 112),
 )
+_SLOTS = (("rows_per_epoch", 2000), ("loop.evaluate_every_steps", 63))
 EXPERIMENTS = (
-    Experiment("linking", "doc", LINKS, LINKS_DEV, "rprec"),
-    Experiment("linking-by-phrase", "phrase", LINKS, LINKS_DEV, "rprec"),
-    Experiment("dialogue", "doc", ("topicalchat",), DIALOGUES_DEV, "rprec", (("kl", 0.1), ("loop.epochs", 2))),
-    Experiment("questions", "phrase", QUESTIONS, QUESTIONS, "em", (("loop.epochs", 1), ("rows_per_epoch", 6000))),
-    Experiment("slots", "phrase", SLOTS, SLOTS, "kilt_em", (("loop.epochs", 1), ("rows_per_epoch", 6000))),
-    Experiment("slots-by-doc", "doc", SLOTS, SLOTS, "kilt_em", (("loop.epochs", 1), ("rows_per_epoch", 6000))),
+    Experiment(
+        "linking",
+        "doc",
+        LINKS,
+        LINKS_DEV,
+        "rprec",
+        (("mixing", "proportional"), ("loop.epochs", 2), ("loop.evaluate_every_steps", 196)),
+    ),
+    Experiment(
+        "linking-by-phrase",
+        "phrase",
+        LINKS,
+        LINKS_DEV,
+        "rprec",
+        (("mixing", "proportional"), ("loop.evaluate_every_steps", 98)),
+    ),
+    Experiment("dialogue", "doc", ("topicalchat",), DIALOGUES_DEV, "rprec", _DIALOGUE),
+    Experiment(
+        "questions",
+        "phrase",
+        QUESTIONS,
+        QUESTIONS,
+        "em",
+        (("rows_per_epoch", 2400), ("loop.evaluate_every_steps", 75)),
+    ),
+    Experiment("slots", "phrase", SLOTS, SLOTS, "kilt_em", _SLOTS),
+    Experiment("slots-by-doc", "doc", SLOTS, SLOTS, "kilt_em", _SLOTS),
     Experiment(
         "general",
         "task",
         (*QUESTIONS, *SLOTS, *LINKS, *EASY_LINKS, "topicalchat"),
         (*QUESTIONS, *SLOTS, *LINKS_DEV, *EASY_LINKS, *DIALOGUES_DEV),
         "mean",
-        (("loop.epochs", 1), ("rows_per_epoch", 9000)),
+        (("rows_per_epoch", 6000), ("loop.evaluate_every_steps", 188)),
     ),
 )

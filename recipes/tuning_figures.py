@@ -25,13 +25,19 @@ Figures = dict[str, dict[str, dict[str, float]]]
 
 
 def figures_of(
-    kb: Path, encoder: str | None, sets: Sequence[str], folder: Path, *, rows: int | None, progress: ProgressSink
+    knowledge_base: KnowledgeBase,
+    encoder: str | None,
+    sets: Sequence[str],
+    folder: Path,
+    *,
+    rows: int | None,
+    progress: ProgressSink,
 ) -> Figures:
     """Return the figures of an encoder on the development rows of sets.
 
     Args:
-        kb: the knowledge base.
-        encoder: the name of one tuned for it, or a model directory; None: its own.
+        knowledge_base: what is asked.
+        encoder: the name of one tuned for it; None: the one that it was opened with.
         sets: whose development rows.
         folder: of the sets.
         rows: at most so many rows of each, drawn at random; None: all.
@@ -41,22 +47,23 @@ def figures_of(
     gold = [(file, read_gold_rows(file, limit=rows, seed=_SEED)) for file in files]
     weights = {file.task: default_weights(file.task) for file in files}
     found: Figures = {}
-    with KnowledgeBase.open(kb, encoder) as knowledge_base:
-        progress.begin("phrases alone and all signals", 1, "")
-        measured = DevelopmentScore(gold, ScoreOptions("rprec"), weights)(knowledge_base.searcher()).measures
-        for name, file in zip(sets, files, strict=True):
-            found[name] = {
-                signals: {each: round(measured[f"{file.name} {signals} {each}"], 2) for each in MEASURED}
-                for signals in ("phrase", "fused")
-            }
-        options = CalibrateOptions(rows=rows or 1_000_000, seed=_SEED)
-        for task in dict.fromkeys(file.task for file in files):
-            of_task = {file.path.name: name for name, file in zip(sets, files, strict=True) if file.task == task}
-            paths = [file.path for file in files if file.task == task]
-            fit = refit_weights(knowledge_base, paths, task, options=options, progress=progress)
-            for path_name, name in of_task.items():
-                held_out = fit.report["files"][path_name]["held_out"]
-                found[name]["refitted"] = {ours: held_out.get(theirs, 0.0) for ours, theirs in _OF_FIT.items()}
+    progress.begin("phrases alone and all signals", 1, "")
+    measured = DevelopmentScore(gold, ScoreOptions("rprec"), weights)(
+        knowledge_base.searcher(knowledge_base.encoder_for(encoder))
+    ).measures
+    for name, file in zip(sets, files, strict=True):
+        found[name] = {
+            signals: {each: round(measured[f"{file.name} {signals} {each}"], 2) for each in MEASURED}
+            for signals in ("phrase", "fused")
+        }
+    options = CalibrateOptions(rows=rows or 1_000_000, seed=_SEED, effort="low")
+    for task in dict.fromkeys(file.task for file in files):
+        of_task = {file.path.name: name for name, file in zip(sets, files, strict=True) if file.task == task}
+        paths = [file.path for file in files if file.task == task]
+        fit = refit_weights(knowledge_base, paths, task, options=options, encoder=encoder, progress=progress)
+        for path_name, name in of_task.items():
+            held_out = fit.report["files"][path_name]["held_out"]
+            found[name]["refitted"] = {ours: held_out.get(theirs, 0.0) for ours, theirs in _OF_FIT.items()}
     return found
 
 

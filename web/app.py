@@ -59,9 +59,10 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
     register_error_handlers(app)
     for blueprint in _blueprints():
         app.register_blueprint(blueprint)
-    from web.page import page
+    from web.page import page, twin
 
     app.register_blueprint(page)
+    app.register_blueprint(twin)
     _allow_origins(app, settings)
     describe_api(app)
     return app

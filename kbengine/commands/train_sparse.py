@@ -19,7 +19,7 @@ _SECTION_OF = {"joint": "losses.train_encoder", "top": "model.top"}
 @click.option("--init", help="Name or directory of the phrase encoder to train the heads on.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The model directory; the run: OUT.run.")
 @click.option("--joint", is_flag=True, default=None, help="Train the encoder too, instead of leaving it as it is.")
-@click.option("--top", type=int, help="N-grams kept of each stored token and side; 16 by default.")
+@click.option("--top", type=int, help="N-grams kept of each stored token and side; 24 by default.")
 @click.option("--limit", type=int, help="Use at most so many training examples.")
 @loop_options
 def sparse(out: Path, resume: bool, as_json: bool, **given: Any) -> None:

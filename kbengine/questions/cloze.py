@@ -124,6 +124,7 @@ class ClozeSource:
             kind = random.choices(wanted, [options.mix[kind] for kind in wanted])[0]
             # A mention is answered where the title stands first, everything else where the answer was cut out.
             place = Home(document, answer.passage, answer.span)
+            query: QueryInput | None
             if kind in ("mention", "link"):
                 found = home if kind == "mention" else self._linked(document, answer)
                 query = None if found is None else self._mention(kind, answer, found)

@@ -19,6 +19,7 @@ from kbengine.encoders.windows import windows
 from kbengine.errors import TrainingError
 from kbengine.results import Span
 from kbengine.sparse.grams import gram_numbers
+from kbengine.sparse.negatives import answers_it
 from kbengine.training.examples import TrainingExample
 
 Int64 = NDArray[np.int64]
@@ -71,6 +72,7 @@ class SparseBatch:
         other_ends: bool (B, T).
         negatives: Of B negative passages; None without any.
         has_negative: bool (B,).
+        never: bool (B, B), passage and query: other queries' passages that are this one's own or hold its answer.
         bonus: float32 (B,), added to the logits of the negative passage's tokens.
     """
 
@@ -82,6 +84,7 @@ class SparseBatch:
     other_ends: Tensor
     negatives: Inputs | None
     has_negative: Tensor
+    never: Tensor
     bonus: Tensor
 
     def to(self, device: torch.device) -> Self:
@@ -200,6 +203,7 @@ def make_batch(
         other_ends=others[1],
         negatives=padded,
         has_negative=has_negative,
+        never=torch.tensor([[answers_it(other, example) for example in examples] for other in examples]),
         bonus=torch.tensor(bonus, dtype=torch.float32),
     )
 

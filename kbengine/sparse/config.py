@@ -26,17 +26,22 @@ class SparseConfig:
         orders: Lengths of the n-grams: 1 unigrams, 2 bigrams.
         shared_heads: Whether queries go through the passages' own heads, as in the paper, where one encoder reads both.
             With separate encoders the states differ, and so do the heads by default.
+        head_size: Dimensions that Q and K project states to. The paper's are square; narrow ones learn as much from
+            few rows and are a sixth of the size.
         top: N-grams kept of each stored token and side, the heaviest.
     """
 
     hidden_size: int
     orders: tuple[int, ...] = (1, 2)
     shared_heads: bool = False
-    top: int = 16
+    head_size: int = 64
+    top: int = 24
 
     def __post_init__(self) -> None:
-        if not isinstance(self.hidden_size, int) or self.hidden_size < 1:
-            raise EncoderError(f"hidden_size is {self.hidden_size!r}, wanted a whole number from 1 up")
+        for name in ("hidden_size", "head_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise EncoderError(f"{name} is {value!r}, wanted a whole number from 1 up")
         if not self.orders or list(self.orders) != sorted(set(self.orders)) or not set(self.orders) <= {1, MAX_ORDER}:
             raise EncoderError(f"orders is {self.orders!r}, wanted 1, 2 or both, rising")
         if not isinstance(self.shared_heads, bool):

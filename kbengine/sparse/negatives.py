@@ -46,15 +46,16 @@ def similar_questions(
         order = np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1, kind="stable")
         ranked = candidates[np.take_along_axis(best, order, axis=1)]
         for row, others in enumerate(ranked.tolist(), start=begin):
-            found[row] = next((other for other in others if _is_negative(examples[row], examples[other])), -1)
+            found[row] = next((other for other in others if not answers_it(examples[other], examples[row])), -1)
     return found
 
 
-def _is_negative(example: TrainingExample, other: TrainingExample) -> bool:
+def answers_it(other: TrainingExample, example: TrainingExample) -> bool:
+    """Return whether the other example's passage is this one's own or holds one of its answers: no negative then."""
     if other.passage == example.passage:
-        return False
+        return True
     text = other.passage.casefold()
-    return not any(answer.casefold() in text for answer in example.answer_texts)
+    return any(answer.casefold() in text for answer in example.answer_texts)
 
 
 class TfIdf:

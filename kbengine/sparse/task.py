@@ -15,11 +15,12 @@ from torch.nn.functional import normalize
 from kbengine.encoders.model import PhraseModel
 from kbengine.errors import TrainingError
 from kbengine.sparse.batches import Featurizer, Inputs, SparseBatch, TokenRow, make_batch
-from kbengine.sparse.loss import SideLogits, sparse_loss
+from kbengine.sparse.loss import SideLogits, in_batch_loss, sparse_loss
 from kbengine.sparse.model import SparseHeads
 from kbengine.sparse.negatives import TfIdf, disturbed, similar_questions
 from kbengine.sparse.options import SparseOptions
 from kbengine.training.examples import TrainingExample
+from kbengine.training.order import grouped_order
 from kbengine.training.processes import Processes
 from kbengine.training.task import Evaluation, LossTerms, Position, TrainingTask
 
@@ -29,8 +30,9 @@ _ENCODE_ROWS = 64
 class SparseModel(nn.Module):
     """A phrase encoder, its sparse heads, and the learned logits of "no answer"."""
 
-    def __init__(self, encoder: PhraseModel, heads: SparseHeads) -> None:
+    def __init__(self, encoder: PhraseModel, heads: SparseHeads, *, as_stored: bool) -> None:
         super().__init__()
+        self.as_stored = as_stored
         self.encoder = encoder
         self.heads = heads
         self.no_answer = nn.Parameter(torch.zeros(2))
@@ -39,13 +41,23 @@ class SparseModel(nn.Module):
         self, passages: Inputs, queries: Inputs, query_states: tuple[Tensor, Tensor]
     ) -> tuple[SideLogits, SideLogits]:
         """Return dense and sparse scores of every token with its query, each two of (B, T) float32."""
-        states = self.encoder.passage_states(passages.ids, passages.is_token)  # (B, T, H)
+        states = self.encoder.passage_states(passages.ids, passages.is_token).float()  # (B, T, H)
         vectors = self.encoder.query_output(query_states, queries.is_token)
         start, end = (
             (states @ vector[:, :, None]).squeeze(2).float() for vector in (vectors.start, vectors.end)
         )  # (B, T)
-        sparse = self.heads.scores(states, passages.grams, query_states, queries.grams)
+        sparse = self.heads.scores(states, passages.grams, query_states, queries.grams, as_stored=self.as_stored)
         return SideLogits(start, end), SideLogits(*sparse)
+
+    def all_logits(
+        self, passages: Inputs, queries: Inputs, query_states: tuple[Tensor, Tensor]
+    ) -> tuple[SideLogits, SideLogits]:
+        """Return dense and sparse scores of every token with every query, each two of (B, T, Q) float32."""
+        states = self.encoder.passage_states(passages.ids, passages.is_token).float()  # (B, T, H)
+        vectors = self.encoder.query_output(query_states, queries.is_token)
+        dense = SideLogits(*((states @ vector.T).float() for vector in (vectors.start, vectors.end)))
+        sparse = self.heads.all_scores(states, passages.grams, query_states, queries.grams, as_stored=self.as_stored)
+        return dense, SideLogits(*sparse)
 
 
 class SparseTask(TrainingTask[SparseBatch]):
@@ -70,7 +82,7 @@ class SparseTask(TrainingTask[SparseBatch]):
         self.examples = [example for example in examples if example.answers or not example.answerable]
         if not self.examples:
             raise TrainingError(f"none of {len(examples)} examples has an answer's place; sparse training needs them")
-        self.sparse_model = SparseModel(encoder, heads)
+        self.sparse_model = SparseModel(encoder, heads, as_stored=options.as_stored)
         super().__init__(self.sparse_model, len(self.examples))
         self.options = options
         self.featurizer = featurizer
@@ -81,6 +93,9 @@ class SparseTask(TrainingTask[SparseBatch]):
             parameter.requires_grad_(options.train_encoder and "word_embeddings" not in name)
         self._negative_of: NDArray[np.int64] = np.full(len(self.examples), -1, dtype=np.int64)
         self._mined_epoch = -1
+        numbers: dict[str, int] = {}
+        pages = [numbers.setdefault(each.doc_id or each.title, len(numbers)) for each in self.examples]
+        self._pages: NDArray[np.int64] = np.array(pages, dtype=np.int64)
         self._tf_idf = TfIdf([example.passage for example in self.examples])
 
     def begin_epoch(self, epoch: int, n_epochs: int) -> None:  # noqa: ARG002  # the loop's interface
@@ -92,6 +107,12 @@ class SparseTask(TrainingTask[SparseBatch]):
             self._query_vectors(self.examples), self.examples, pool=self.options.mining_pool, rng=rng
         )
         self._mined_epoch = epoch
+
+    def order(self, *, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Return an epoch's order: rows of one page side by side where the batch is what is compared with."""
+        if not self.options.in_batch:
+            return super().order(seed=seed, epoch=epoch)
+        return grouped_order(self._pages, self.options.page_rows, seed=seed, epoch=epoch)
 
     def collate(self, indices: Sequence[int], *, epoch: int) -> SparseBatch:
         """Return the batch: gold passages, queries, and the negatives of this epoch."""
@@ -110,9 +131,17 @@ class SparseTask(TrainingTask[SparseBatch]):
         if not self.options.train_encoder:
             self.sparse_model.encoder.eval()  # the loop puts everything into training mode
         query_states = self.sparse_model.encoder.query_states(batch.queries.ids, batch.queries.is_token)
-        dense, sparse = self.sparse_model.logits(batch.passages, batch.queries, query_states)
         outside = ~batch.passages.is_text
         excluded = (outside | batch.other_starts, outside | batch.other_ends)
+        gold = (batch.gold_start, batch.gold_end)
+        share, of_batch = self.options.in_batch, batch.bonus.new_zeros(())
+        if share > 0:
+            all_dense, all_sparse = self.sparse_model.all_logits(batch.passages, batch.queries, query_states)
+            both = _sum(all_dense, all_sparse, self.options.dense_scale)
+            of_batch = in_batch_loss(both, gold, excluded, outside, batch.never)
+            dense, sparse = _of_own(all_dense), _of_own(all_sparse)
+        else:
+            dense, sparse = self.sparse_model.logits(batch.passages, batch.queries, query_states)
         bonus: Tensor | None = None
         if batch.negatives is not None:
             more_dense, more_sparse = self.sparse_model.logits(batch.negatives, batch.queries, query_states)
@@ -123,30 +152,38 @@ class SparseTask(TrainingTask[SparseBatch]):
         found = sparse_loss(
             dense,
             sparse,
-            (batch.gold_start, batch.gold_end),
+            gold,
             excluded,
             no_answer=self.sparse_model.no_answer,
             bonus=bonus,
+            dense_scale=self.options.dense_scale,
             dense_weight=self.options.dense_weight,
         )
-        return LossTerms(found.total, {"combined": found.combined, "dense": found.dense})
+        # `total` is `combined` and the auxiliary loss; the batch's loss takes its share from the former.
+        total = found.total + share * (of_batch - found.combined)
+        return LossTerms(total, {"combined": found.combined, "in_batch": of_batch, "dense": found.dense})
 
     def evaluate(self, processes: Processes) -> Evaluation | None:
-        """Return how often the best first and last tokens of the gold passage are an answer's, in percent."""
+        """Return how often phrases are right, by dense and by dense + sparse scores, in percent; the score is a mean.
+
+        `exact`: the best first and last tokens of the gold passage are an answer's. `passage`: of 64 examples' passages
+        (the last ones: fewer) the one with the best tokens is the gold one, or holds the answer too.
+        """
         if not self.development:
             return None
-        exact = {"dense": 0, "combined": 0}
+        n_right = dict.fromkeys(("dense_exact", "combined_exact", "dense_passage", "combined_passage"), 0)
         for begin in range(0, len(self.development), _ENCODE_ROWS):
             examples = self.development[begin : begin + _ENCODE_ROWS]
             empty = [0] * len(examples)
             batch = make_batch(self.featurizer, examples, [None] * len(examples), empty, empty).to(processes.device)
             states = self.sparse_model.encoder.query_states(batch.queries.ids, batch.queries.is_token)
-            dense, sparse = self.sparse_model.logits(batch.passages, batch.queries, states)
+            dense, sparse = self.sparse_model.all_logits(batch.passages, batch.queries, states)
             for name, scores in (("dense", dense), ("combined", _sum(dense, sparse))):
-                exact[name] += _n_exact(scores, batch)
+                n_right[f"{name}_exact"] += _n_exact(_of_own(scores), batch)
+                n_right[f"{name}_passage"] += _n_passages(scores, batch)
         n = len(self.development)
-        measures = {f"{name}_exact": 100 * count / n for name, count in exact.items()}
-        return Evaluation(measures["combined_exact"], measures)
+        measures = {name: 100 * count / n for name, count in n_right.items()}
+        return Evaluation((measures["combined_exact"] + measures["combined_passage"]) / 2, measures)
 
     def extra_state(self) -> dict[str, Tensor]:
         """Return the mined negatives: found by an encoder that has moved since, they could not be found again."""
@@ -201,8 +238,23 @@ def _joined(first: SideLogits, second: SideLogits) -> SideLogits:
     return SideLogits(*(torch.cat(pair, dim=1) for pair in zip(first, second, strict=True)))
 
 
-def _sum(first: SideLogits, second: SideLogits) -> SideLogits:
-    return SideLogits(first.start + second.start, first.end + second.end)
+def _sum(dense: SideLogits, sparse: SideLogits, dense_scale: float = 1.0) -> SideLogits:
+    return SideLogits(dense_scale * dense.start + sparse.start, dense_scale * dense.end + sparse.end)
+
+
+def _of_own(scores: SideLogits) -> SideLogits:
+    """Return the scores of each query in its own passage, two of (B, T, B) → two of (B, T)."""
+    own = torch.arange(scores.start.shape[2], device=scores.start.device)
+    return SideLogits(*(side[own, :, own] for side in scores))
+
+
+def _n_passages(scores: SideLogits, batch: SparseBatch) -> int:
+    """Count the queries whose best tokens of all passages are in their own, or in one that answers them too."""
+    outside = ~batch.passages.is_text[:, :, None]
+    start, end = (side.masked_fill(outside, -torch.inf).amax(dim=1) for side in scores)  # (B, B)
+    best = (start + end).argmax(dim=0)
+    own = torch.arange(len(best), device=best.device)
+    return int(((best == own) | batch.never[best, own]).sum())
 
 
 def _n_exact(scores: SideLogits, batch: SparseBatch) -> int:

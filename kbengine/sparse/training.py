@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from kbengine.encoders.checkpoint import CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE, read_checkpoint, write_checkpoint
+from kbengine.encoders.device import choose_dtype
 from kbengine.encoders.encoder import find_encoder
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.encoders.truecasing import TRUECASE_FILE
@@ -85,6 +86,9 @@ def train_sparse(
     torch.manual_seed(loop.seed)
     heads = SparseHeads(config)
     model = checkpoint.model(dropout=0.1 if options.train_encoder else 0.0)
+    if not options.train_encoder:
+        # Nothing in it gets a gradient: the layers may run as they do when a knowledge base is built, and much faster.
+        model = model.prepare_inference(processes.device, choose_dtype("auto", processes.device))
     featurizer = Featurizer(tokenizer, checkpoint.config, is_content, config.orders, truecaser=checkpoint.truecaser)
     task = SparseTask(model, heads, featurizer, examples, options, development=development, seed=loop.seed)
     run = out.with_name(out.name + RUN_FOLDER_SUFFIX)

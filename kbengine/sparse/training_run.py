@@ -14,10 +14,29 @@ from kbengine.sparse.training import train_sparse
 from kbengine.training.data.report import DataReport
 from kbengine.training.encoder_training import read_examples, refuse_existing
 from kbengine.training.interruption import Stop, never
-from kbengine.training.options import LoopOptions
+from kbengine.training.options import LoopOptions, OptimizerOptions
 from kbengine.training.processes import Processes
 from kbengine.training.recipe import DataSection
 from kbengine.training.report import TrainingReport
+
+
+@dataclass(frozen=True)
+class HeadsOptimizer(OptimizerOptions):
+    """AdamW as heads want it, which begin from nothing: a high rate; an encoder trained with them has its usual one."""
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    warmup_fraction: float = 0.04
+    rate_factors: tuple[tuple[str, float], ...] = (("encoder.", 0.03),)
+
+
+@dataclass(frozen=True)
+class HeadsLoop(LoopOptions):
+    """The loop as heads want it: they have learned what they can from a part of the rows."""
+
+    epochs: int = 1
+    batch_size: int = 24
+    optimizer: HeadsOptimizer = field(default_factory=HeadsOptimizer)
 
 
 @dataclass(frozen=True)
@@ -28,20 +47,22 @@ class SparseModelOptions:
         init: Name or directory of the phrase encoder that the heads are trained on.
         orders: Lengths of n-grams: 1, 2 or both.
         shared_heads: Whether queries go through the passages' own heads.
+        head_size: Dimensions that the heads project states to.
         top: N-grams kept of each stored token and side.
     """
 
     init: str = DEFAULT_ENCODER
     orders: tuple[int, ...] = (1, 2)
     shared_heads: bool = False
-    top: int = 16
+    head_size: int = 64
+    top: int = 24
 
     def __post_init__(self) -> None:
         self.config(1)  # refuses what may not be
 
     def config(self, hidden_size: int) -> SparseConfig:
         """Return the configuration of heads for states of this size."""
-        return SparseConfig(hidden_size, self.orders, self.shared_heads, self.top)
+        return SparseConfig(hidden_size, self.orders, self.shared_heads, self.head_size, self.top)
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,7 @@ class SparseRecipe:
     data: DataSection = field(default_factory=DataSection)
     model: SparseModelOptions = field(default_factory=SparseModelOptions)
     losses: SparseOptions = field(default_factory=SparseOptions)
-    loop: LoopOptions = field(default_factory=LoopOptions)
+    loop: HeadsLoop = field(default_factory=HeadsLoop)
 
 
 @dataclass(frozen=True)

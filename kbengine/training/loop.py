@@ -183,9 +183,7 @@ class _Run(Generic[B]):
 
     def _batches(self, epoch: int) -> list[list[int]]:
         return epoch_batches(
-            self.task.n_examples,
-            seed=self.options.seed,
-            epoch=epoch,
+            self.task.order(seed=self.options.seed, epoch=epoch),
             batch_size=self.options.batch_size,
             rank=self.processes.rank,
             world=self.processes.world,

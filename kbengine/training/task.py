@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from kbengine.training.order import epoch_order
 from kbengine.training.processes import Processes
 
 B = TypeVar("B")
@@ -62,6 +65,10 @@ class TrainingTask(ABC, Generic[B]):
     @abstractmethod
     def losses(self, batch: B, position: Position, processes: Processes) -> LossTerms:
         """Return what the batch costs; the model is in training mode, autocast is on where asked for."""
+
+    def order(self, *, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Return the order in which an epoch sees the examples, int64 (n_examples,)."""
+        return epoch_order(self.n_examples, seed=seed, epoch=epoch)
 
     def begin_epoch(self, epoch: int, n_epochs: int) -> None:
         """Prepare an epoch; called once for each, and again when one is resumed in its middle."""

@@ -16,7 +16,7 @@ from kbengine.tuning.deltas import ParameterOptions
 from kbengine.tuning.losses import LOSSES, Loss
 from kbengine.tuning.mixing import MIXINGS, Mixing
 
-Scores = Literal["phrase", "fused"]
+Scores = Literal["phrase", "fused", "both"]
 SCORES: tuple[Scores, ...] = get_args(Scores)
 MAX_TOP_K = 1000
 
@@ -52,7 +52,8 @@ class TuningOptions:
         effort: How hard candidates are searched for, as of a search: most of a step's time where the index is large.
         refresh_steps: Optimiser steps after which candidates are retrieved with the encoder as it is then.
         scores: What a candidate is scored by: "phrase": its vectors alone, as in the papers; "fused": all signals with
-            each row's weights (sparse vectors left out), so that the vectors learn what the others miss.
+            each row's weights (sparse vectors left out), so that the vectors learn what the others miss; "both": the
+            mean of the two losses.
         passage: Weight of the marginal loss of passage vectors over the candidates' passages.
         passage_temperature: Cosines are divided by it.
         l2: Weight of the squared distance of the weights from the start.

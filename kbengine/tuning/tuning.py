@@ -140,7 +140,7 @@ def tune(
             retrieval=options.retrieval,
             loss=options.loss,
             effort=options.effort,
-            with_lexical=options.scores == "fused",
+            with_lexical=options.scores != "phrase",
         ),
         options,
         evaluate=None if score is None else lambda encoder: score(knowledge_base.searcher(encoder)),

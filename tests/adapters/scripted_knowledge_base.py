@@ -25,17 +25,21 @@ class Place:
     passage: float = 0.0
     lexical: float = 0.0
     passage_id: int = 1
+    sparse: float = 0.0
 
     def score(self, query: Query) -> float:
         """The weighted score."""
         weights = query.weights
-        return weights.phrase * self.start + weights.passage * self.passage + weights.lexical * self.lexical
+        of_phrase = self.start + weights.sparse * self.sparse
+        return weights.phrase * of_phrase + weights.passage * self.passage + weights.lexical * self.lexical
 
 
 class ScriptedKnowledgeBase:
     """Answers each query with the places that its text is scripted to have; remembers what it was asked for."""
 
-    def __init__(self, script: Callable[[str], Sequence[Place]], *, fingerprint: str = "f" * 64) -> None:
+    def __init__(
+        self, script: Callable[[str], Sequence[Place]], *, fingerprint: str = "f" * 64, sparse: bool = False
+    ) -> None:
         self.path = Path("scripted-kb")
         self.encoder = SimpleNamespace(fingerprint=fingerprint)
         self.generation = 1
@@ -43,6 +47,10 @@ class ScriptedKnowledgeBase:
         self.asked: list[tuple[int, int]] = []
         self.on_search: Callable[[], None] = lambda: None
         self._script = script
+        self._sparse = sparse
+
+    def has_sparse(self, encoder: str | None = None) -> bool:
+        return self._sparse
 
     def encoder_for(self, name: str | None = None) -> Any:
         return self.encoder if name is None else SimpleNamespace(fingerprint=name * 8)
@@ -90,6 +98,10 @@ def _hit(rank: int, unit: Any, place: Place, query: Query) -> Hit:
         first_token_id=0,
         last_token_id=0,
         parts=ScoreParts(
-            weights.phrase * place.start, 0.0, weights.passage * place.passage, weights.lexical * place.lexical
+            weights.phrase * place.start,
+            0.0,
+            weights.passage * place.passage,
+            weights.lexical * place.lexical,
+            weights.phrase * weights.sparse * place.sparse,
         ),
     )

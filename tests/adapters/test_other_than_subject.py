@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from adapters.answerer import Answerer, AnswerOptions
-from adapters.answering import answer_of
 from adapters.other_than_subject import IRREFLEXIVE, impossible_object
 from adapters.relations import RelationTable
 from adapters.requests import QuestionRequest, SlotRequest
-from tests.adapters.fake_knowledge_base import hit
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
 
 WORLD = [
@@ -43,14 +41,6 @@ def test_elsewhere_the_subject_may_be_the_object(relation: str) -> None:
 def test_other_units_are_as_they_were() -> None:
     """A sentence or document that says it is an answer, whatever its name."""
     assert texts("spouse", unit="document")[0] == "A"
-
-
-def test_a_submission_passes_over_the_subject_too() -> None:
-    """The best phrase of the next page; a page's place in the ranking stays."""
-    hits = [hit(1, "Ulm"), hit(2, "Danube", doc_id="6")]
-    assert answer_of("slot-filling", hits, impossible=impossible_object(SlotRequest("ULM", "spouse"))) == "Danube"
-    assert answer_of("slot-filling", hits, impossible=impossible_object(SlotRequest("ULM", "P138"))) == "Ulm"
-    assert answer_of("slot-filling", hits[:1], impossible="ulm") == ""
 
 
 def test_only_slots_have_a_subject_and_every_relation_listed_is_known() -> None:

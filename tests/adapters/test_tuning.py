@@ -94,6 +94,9 @@ def test_development_figures_are_those_of_the_evaluator(tmp_path) -> None:
     file = TaskFile(gold, "question")
     with open_world(tmp_path) as knowledge_base:
         found = DevelopmentScore([(file, read_gold_rows(file))], ScoreOptions("em"))(knowledge_base.searcher())
+        mean = DevelopmentScore([(file, read_gold_rows(file))], ScoreOptions("mean", "fused"))(
+            knowledge_base.searcher()
+        )
         predict_file(knowledge_base, gold, tmp_path / "out.jsonl", task="question", options=PredictOptions(pages=10))
     scores = score_files(gold, tmp_path / "out.jsonl")
 
@@ -101,16 +104,13 @@ def test_development_figures_are_those_of_the_evaluator(tmp_path) -> None:
     assert found.measures["gold fused rprec"] == pytest.approx(100 * scores.retrieval["Rprec"])
     assert found.measures["gold fused kilt_em"] == pytest.approx(100 * scores.kilt["KILT-em"])
     assert found.score == found.measures["mean fused em"] + found.measures["mean phrase em"] / 1000
+    assert mean.score == pytest.approx((mean.measures["mean fused rprec"] + mean.measures["mean fused kilt_em"]) / 2)
 
 
 def test_each_loss_has_its_measure() -> None:
     """Document losses are about pages, phrase losses about answers on the right page."""
-    assert [usual_measure(loss) for loss in ("phrase", "joint", "doc", "passage")] == [
-        "kilt_em",
-        "kilt_em",
-        "rprec",
-        "rprec",
-    ]
+    measures = [usual_measure(loss) for loss in ("phrase", "joint", "doc", "passage", "task")]
+    assert measures == ["kilt_em", "kilt_em", "rprec", "rprec", "mean"]
     with pytest.raises(InvalidOptionError, match="f1"):
         ScoreOptions("f1")  # type: ignore[arg-type]
 
@@ -148,6 +148,7 @@ def test_tune_list_query_predict_verify_delete(tmp_path) -> None:
     ]
     tune += ["--epochs", 10, "--learning-rate", 0.01, "--device", "cpu", "--set", "loop.evaluate_every_steps=100"]
     tune += ["--set", "loop.checkpoint_every_steps=100", "--signals", "phrase", "--no-calibrate"]
+    tune += ["--set", "loop.dtype=float32"]
 
     facts = json.loads(run(*tune, "--json"))
 
@@ -163,6 +164,9 @@ def test_tune_list_query_predict_verify_delete(tmp_path) -> None:
     assert len(list(read_gold(tmp_path / "out.jsonl"))) == 5
     assert "ok" in run("verify", "--kb", kb)
     assert "--overwrite" in run(*tune, code=1)
+    run("encoders", "export", "finder", "--kb", kb, "--out", tmp_path / "finder")
+    exported = json.loads(run("query", "--kb", kb, "--encoder", tmp_path / "finder", PLANTED[0][0], "--json"))
+    assert exported["answers"][0]["text"] == answer["answers"][0]["text"]
     assert json.loads(run("encoders", "delete", "finder", "--kb", kb, "--json")) == {"deleted": "finder"}
     assert "no tuned encoder" in run("encoders", "delete", "finder", "--kb", kb, code=1)
 

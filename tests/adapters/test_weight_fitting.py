@@ -72,10 +72,12 @@ def test_weights_that_are_clearly_better_are_found() -> None:
     """Near the planted pair, on several files at once; the figures say before and after."""
     generator = np.random.default_rng(2)
     files = {name: planted(generator, 40.0, 0.5, 150) for name in ("a", "b")}
-    fit = fit_weights(files, CURRENT, phrases=False)
+    fit = fit_weights({1.0: files}, CURRENT, phrases=False)
     assert fit.adopted and fit.weights.phrase == 1.0
     assert 30 <= fit.weights.passage <= 60 and 0.2 <= fit.weights.lexical <= 1.0
     assert fit.report["held_out"]["gain"] > 10
+    of_files = [each["held_out"]["Rprec"] for each in fit.report["files"].values()]
+    assert sum(of_files) / len(of_files) == pytest.approx(fit.report["held_out"]["after"], abs=0.01)
     for figures in fit.report["files"].values():
         assert figures["after"]["Rprec"] > figures["before"]["Rprec"] + 10
         assert "KILT-em" not in figures["after"]
@@ -85,18 +87,19 @@ def test_weights_that_are_no_better_on_other_rows_are_not_taken() -> None:
     """The optimum of noise is none; the weights in use stay exactly."""
     generator = np.random.default_rng(3)
     noise = [random_candidates(generator) for _ in range(200)]
-    fit = fit_weights({"noise": noise}, CURRENT, phrases=True)
+    fit = fit_weights({1.0: {"noise": noise}}, CURRENT, phrases=True)
     assert not fit.adopted and fit.weights is CURRENT
     assert fit.report["objective"]["best"] > fit.report["objective"]["before"]
     assert fit.report["files"]["noise"]["after"] == fit.report["files"]["noise"]["before"]
-    assert fit_weights({"best already": planted(generator, 10.0, 2.0, 200)}, CURRENT, phrases=False).weights is CURRENT
+    best_already = {"best already": planted(generator, 10.0, 2.0, 200)}
+    assert fit_weights({1.0: best_already}, CURRENT, phrases=False).weights is CURRENT
 
 
 def test_each_file_counts_alike() -> None:
     """A file of few rows is not outvoted by a long one."""
     generator = np.random.default_rng(4)
     files = {"short": planted(generator, 60.0, 0.0, 60), "long": planted(generator, 60.0, 0.0, 400)}
-    fit = fit_weights(files, CURRENT, phrases=False)
+    fit = fit_weights({1.0: files}, CURRENT, phrases=False)
     before = np.mean([each["before"]["Rprec"] for each in fit.report["files"].values()])
     assert fit.report["objective"]["before"] == pytest.approx(before, abs=0.02)
 
@@ -104,7 +107,7 @@ def test_each_file_counts_alike() -> None:
 def test_the_same_rows_give_the_same_weights() -> None:
     """Folds are drawn with the seed."""
     files = {"a": planted(np.random.default_rng(5), 30.0, 1.0, 80)}
-    assert fit_weights(files, CURRENT, phrases=False) == fit_weights(files, CURRENT, phrases=False)
+    assert fit_weights({1.0: files}, CURRENT, phrases=False) == fit_weights({1.0: files}, CURRENT, phrases=False)
 
 
 def test_the_weights_of_the_search_are_taken_out_of_the_parts() -> None:
@@ -130,3 +133,16 @@ def test_the_weights_of_the_search_are_taken_out_of_the_parts() -> None:
 def test_the_weights_in_use_are_judged_too() -> None:
     """As the last pair, relative to the phrase weight."""
     assert grid(Weights(phrase=2.0, passage=14.0, lexical=3.0))[-1].tolist() == [7.0, 1.5]
+
+
+def test_the_sparse_weight_is_fitted_too() -> None:
+    """Of the searches with several, the one whose phrases and pages are right; the others have none."""
+    generator = np.random.default_rng(6)
+    right = planted(generator, 10.0, 2.0, 150)
+    wrong = [
+        Candidates(each.phrase, each.passage, each.lexical, each.pages, each.is_answer, ((-1,),)) for each in right
+    ]
+    fit = fit_weights({0.0: {"a": wrong}, 0.5: {"a": right}, 1.0: {"a": wrong}}, CURRENT, phrases=False)
+    assert fit.adopted and fit.weights.sparse == 0.5
+    assert fit.report["best"]["sparse"] == 0.5 and fit.report["before"]["sparse"] == 1.0
+    assert fit.report["files"]["a"]["before"]["Rprec"] == 0.0

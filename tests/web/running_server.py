@@ -63,7 +63,7 @@ class Server:
     def stop(self, sig=signal.SIGTERM):
         """Return the exit code after a signal."""
         self.process.send_signal(sig)
-        code = self.process.wait(60)
+        code = self.process.wait(120)
         self._reader.join(10)
         return code
 

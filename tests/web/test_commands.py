@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
 from tests.test_cli import kbengine
+from web.commands import _ended_by_sigterm
 from web.keys import KeyFile
 
 
@@ -61,3 +63,13 @@ def test_options_out_of_range_are_refused_before_anything_is_opened(tmp_path, op
     done = kbengine("serve", "--kb", tmp_path, option, value)
 
     assert done.returncode == 2 and "wanted" in done.stderr
+
+
+def test_sigterm_ends_the_command_before_there_is_a_server():
+    """With 0, as later; the first process of a container has no other way of ending. The old handler comes back."""
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, _ended_by_sigterm():
+        signal.raise_signal(signal.SIGTERM)
+
+    assert ended.value.code == 0
+    assert signal.getsignal(signal.SIGTERM) is before

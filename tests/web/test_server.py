@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ import pytest
 
 from tests.web.running_server import BODY, JSON, ROOT, serving
 from web.keys import KeyFile
-from web.server import address
+from web.server import CLIENT_STALL_S, address, listening_socket
 from web.settings import ServiceSettings
 
 
@@ -81,12 +82,24 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(kb_path, encoder):
     """The worker's error is the command's: one line, exit 1, no loop of restarts."""
     shutil.rmtree(kb_path / "segments")
     with serving(kb_path) as server:
-        code = server.process.wait(60)
+        code = server.process.wait(120)
         server._reader.join(10)
 
     assert code == 1
     assert any(line.startswith("error: ") for line in server.other)
     assert not any("Traceback" in line for line in server.other)
+
+
+@pytest.mark.parametrize("option", [socket.SO_RCVTIMEO, socket.SO_SNDTIMEO])
+def test_a_client_that_stands_still_is_not_waited_for_for_ever(option):
+    """A connection that is taken has the time limits of the listener that took it."""
+    with listening_socket(ServiceSettings(port=0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        taken, _ = listener.accept()
+        with client, taken:
+            limit = struct.unpack("ll", taken.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("ll")))
+
+    assert limit == (CLIENT_STALL_S, 0)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def question(json_data: QuestionQuery) -> Response:
 
     Phrases of the knowledge base, best first, each with the places that speak for it.
     """
-    return _answer(json_data)
+    return answer_query(json_data)
 
 
 @queries.post("/slot-filling")
@@ -43,7 +43,7 @@ def question(json_data: QuestionQuery) -> Response:
 @access("read")
 def slot_filling(json_data: SlotFillingQuery) -> Response:
     """Find the objects of a subject's relation."""
-    return _answer(json_data)
+    return answer_query(json_data)
 
 
 @queries.post("/entity-linking")
@@ -57,13 +57,7 @@ def entity_linking(json_data: EntityLinkingQuery) -> Response:
     One mention, at `span` or marked in the text, has one answer; several at `spans` are answered like a batch whose
     ids are their places in the list.
     """
-    if json_data.spans is None:
-        return _answer(json_data)
-    service = current_service()
-    options = json_data.options()
-    asked = [(request, options) for request in json_data.requests()]
-    outcomes = service.ask_each(asked, service.deadline(json_data.deadline_ms))
-    return batch_response([str(i) for i in range(len(asked))], outcomes)
+    return answer_query(json_data)
 
 
 @queries.post("/dialogue")
@@ -73,7 +67,7 @@ def entity_linking(json_data: EntityLinkingQuery) -> Response:
 @access("read")
 def dialogue(json_data: DialogueQuery) -> Response:
     """Find what grounds the next turn of a conversation."""
-    return _answer(json_data)
+    return answer_query(json_data)
 
 
 @queries.post("/search")
@@ -83,12 +77,17 @@ def dialogue(json_data: DialogueQuery) -> Response:
 @access("read")
 def search(json_data: SearchQuery) -> Response:
     """Search for any text."""
-    return _answer(json_data)
+    return answer_query(json_data)
 
 
-def _answer(query: TaskQuery | SearchQuery) -> Response:
-    """Return the answer, or 304 when the caller has it already."""
+def answer_query(query: TaskQuery | SearchQuery) -> Response:
+    """Return the answer, or 304 when the caller has it already; of several mentions the answers of a batch."""
     service = current_service()
+    if isinstance(query, EntityLinkingQuery) and query.spans is not None:
+        shared = query.options()
+        asked = [(each, shared) for each in query.requests()]
+        outcomes = service.ask_each(asked, service.deadline(query.deadline_ms))
+        return batch_response([str(i) for i in range(len(asked))], outcomes)
     deadline: Deadline = service.deadline(query.deadline_ms)
     request, options = query.request(), query.options()
     known = not_modified(service.tag(request, options))

@@ -23,6 +23,7 @@ from web.page.asking import Asking, marked_text, read_asking
 from web.page.page_state import current_page_state
 from web.page.passages import Piece, marked_pieces
 from web.page.problems import problem_of
+from web.page.twin import PATH
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ def _results(
         "timings": timing_bars(answers),
         "total_ms": max(one.total_ms for one in lists),
         "permalink": address if len(address) <= MAX_ADDRESS_CHARS else None,
+        "json_address": asking.address(PATH),
         "compare_address": asking.address(url_for("page.compare")),
         "curl": curl_code(asking, request.host_url, needs_key=needs_key),
         "python": python_code(asking, request.host_url, needs_key=needs_key),

@@ -13,6 +13,8 @@ from kbengine.errors import EncoderMismatchError
 from kbengine.filtering import FilterOptions
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.query import Weights
+from kbengine.sparse.training_run import SparseRecipe
+from kbengine.training.recipe import read_recipe
 from tests.kbengine.questions.pages import HARROW, SELLA, write_pages
 from tests.kbengine.sparse.test_encoding import write_sparse_encoder
 from tests.test_cli import kbengine
@@ -108,3 +110,12 @@ def test_encoders_without_or_with_other_heads(tmp_path: Path, pages: Path) -> No
     with KnowledgeBase.open(tmp_path / "plain", other) as knowledge_base:
         knowledge_base.add([{"id": "new", "title": "New", "text": "Nothing sparse here."}])
         assert knowledge_base.info().bytes_by_use["sparse"] == 0
+
+
+def test_single_options_leave_the_others_as_heads_want_them() -> None:
+    """The loop's own defaults are those of heads, also where one of them is set."""
+    recipe = read_recipe(SparseRecipe, None, [("loop.max_steps", 5), ("loop.optimizer.weight_decay", 0.1)])
+
+    assert (recipe.loop.max_steps, recipe.loop.batch_size, recipe.loop.epochs) == (5, 24, 1)
+    assert recipe.loop.optimizer.learning_rate == 1e-3 and recipe.loop.optimizer.weight_decay == 0.1
+    assert recipe.loop.optimizer.rate_factors == (("encoder.", 0.03),)

@@ -12,7 +12,7 @@ import torch
 from kbengine.errors import EncoderError
 from kbengine.sparse.config import SparseConfig
 from kbengine.sparse.grams import NO_GRAM, content_ids, gram_numbers, stored_grams
-from kbengine.sparse.loss import SideLogits, sparse_loss
+from kbengine.sparse.loss import SideLogits, in_batch_loss, sparse_loss
 from kbengine.sparse.model import SparseHeads, gram_match
 from tests.tiny_encoder import tiny_tokenizer_json
 
@@ -52,10 +52,10 @@ def explicit_scores(model: SparseHeads, states, ids, query_states, query_ids) ->
             for order in model.config.orders:
                 head, of_query = model.passage_head(side, order), model.query_head(side, order)
                 Q, K = head.query(states[b]), head.key(states[b])
-                S = torch.relu(Q @ K.T / math.sqrt(H))
+                S = torch.relu(Q @ K.T / math.sqrt(model.config.head_size))
                 S = S - torch.diag(torch.diag(S))
                 cls = of_query.query(query_states[s][b, 0])
-                s_q = torch.relu(of_query.key(query_states[s][b]) @ cls / math.sqrt(H))
+                s_q = torch.relu(of_query.key(query_states[s][b]) @ cls / math.sqrt(model.config.head_size))
                 s_q[0] = 0
                 vector_q = s_q @ explicit_features(query_ids[b], order)  # (|F|,)
                 vectors = S @ explicit_features(ids[b], order)  # (T, |F|)
@@ -82,6 +82,29 @@ def test_the_kernel_gives_what_explicit_vocabulary_vectors_give(orders, shared) 
     expected = explicit_scores(model, states, ids, query_states, query_ids)
     assert expected.abs().max() > 1
     torch.testing.assert_close(torch.stack([start, end]).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_all_queries_at_once_get_what_each_gets_alone() -> None:
+    """Of every passage and query, also of queries that share no n-gram with anything or have none."""
+    model = heads()
+    generator = torch.Generator().manual_seed(4)
+    ids = torch.randint(0, V, (3, 9), generator=generator)
+    query_ids = torch.cat([torch.randint(0, V, (3, 6), generator=generator), torch.zeros(1, 6, dtype=torch.long)])
+    states = torch.randn(3, 9, H, generator=generator, dtype=torch.float64)
+    query_states = tuple(torch.randn(4, 6, H, generator=generator, dtype=torch.float64) for _ in range(2))
+    grams, query_grams = (
+        torch.from_numpy(gram_numbers(each.numpy(), IS_CONTENT, (1, 2))).transpose(0, 1) for each in (ids, query_ids)
+    )
+
+    together = model.all_scores(states, grams, query_states, query_grams)
+
+    for q in range(4):
+        of_query = tuple(each[q : q + 1].expand(3, -1, -1) for each in query_states)
+        alone = model.scores(states, grams, of_query, query_grams[q : q + 1].expand(3, -1, -1))
+        for all_of, own in zip(together, alone, strict=True):
+            torch.testing.assert_close(all_of[:, :, q], own)
+    nothing = model.all_scores(states, grams, query_states, torch.full_like(query_grams, NO_GRAM))
+    assert not nothing[0].any() and not nothing[1].any()
 
 
 def test_padding_changes_no_score() -> None:
@@ -162,6 +185,8 @@ def test_only_words_count() -> None:
     "wrong",
     [
         {"hidden_size": 0},
+        {"head_size": 0},
+        {"head_size": True},
         {"orders": (3,)},
         {"orders": ()},
         {"orders": (2, 1)},
@@ -177,6 +202,11 @@ def test_a_configuration_out_of_range_is_refused(wrong) -> None:
     assert SparseConfig.from_json(SparseConfig(H).to_json(), "sparse.json") == SparseConfig(H)
     with pytest.raises(EncoderError, match="wanted"):
         SparseConfig.from_json({"hidden_size": H}, "sparse.json")
+
+
+def ce(logits: list[float], at: int) -> float:
+    """Return −log softmax at one place."""
+    return math.log(sum(math.exp(each) for each in logits)) - logits[at]
 
 
 def test_the_loss_is_the_mean_of_the_cross_entropies_and_the_auxiliary_one() -> None:
@@ -196,9 +226,6 @@ def test_the_loss_is_the_mean_of_the_cross_entropies_and_the_auxiliary_one() -> 
 
     found = sparse_loss(dense, sparse, gold, (none, hidden), no_answer=no_answer, bonus=bonus, dense_weight=0.5)
 
-    def ce(logits: list[float], at: int) -> float:
-        return math.log(sum(math.exp(each) for each in logits)) - logits[at]
-
     starts = (ce([0.1, 3.0, 0.25], 1) + ce([0.1, 0.5, 2.0], 0)) / 2
     ends = (ce([0.2, 0.0, 1.75], 2) + ce([0.2, 0.0], 0)) / 2
     combined = (starts + ends) / 2
@@ -208,3 +235,33 @@ def test_the_loss_is_the_mean_of_the_cross_entropies_and_the_auxiliary_one() -> 
     assert float(found.combined) == pytest.approx(combined, rel=1e-6)
     assert float(found.dense) == pytest.approx(of_dense, rel=1e-6)
     assert float(found.total) == pytest.approx(combined + 0.5 * of_dense, rel=1e-6)
+
+
+def test_dense_scores_can_count_less_beside_sparse_ones() -> None:
+    """Half of them in the combined loss, all of them in the auxiliary one."""
+    dense, sparse = (SideLogits(torch.tensor([[a, 0.0]]), torch.tensor([[a, 0.0]])) for a in (2.0, 0.5))
+    none, gold = torch.zeros(1, 2, dtype=torch.bool), (torch.tensor([0]), torch.tensor([0]))
+
+    found = sparse_loss(dense, sparse, gold, (none, none), no_answer=torch.zeros(2), dense_scale=0.5)
+
+    assert float(found.combined) == pytest.approx(ce([0.0, 1.5, 0.0], 1), rel=1e-6)
+    assert float(found.dense) == pytest.approx(ce([0.0, 2.0, 0.0], 1), rel=1e-6)
+
+
+def test_the_loss_over_the_batch_compares_with_all_its_tokens() -> None:
+    """By hand, two passages of two tokens: not with what is no text, other answers, passages that answer it too."""
+    scores = torch.tensor([[[1.0, 0.5], [2.0, 0.0]], [[0.0, 3.0], [1.5, 4.0]]])  # passage, token, query
+    both = SideLogits(scores, scores)
+    outside = torch.tensor([[False, False], [False, True]])
+    other_answer = outside | torch.tensor([[True, False], [False, False]])
+    gold = (torch.tensor([1, 0]), torch.tensor([1, -2]))
+    never = torch.tensor([[True, False], [False, True]])  # each query's own passage is named here as well
+
+    found = in_batch_loss(both, gold, (outside, other_answer), outside, never)
+
+    starts = (ce([1.0, 2.0, 0.0], 1) + ce([0.5, 0.0, 3.0], 2)) / 2
+    assert float(found) == pytest.approx((starts + ce([2.0, 0.0], 0)) / 2, rel=1e-6)
+    never[1, 0] = True
+    found = in_batch_loss(both, gold, (outside, other_answer), outside, never)
+    starts = (ce([1.0, 2.0], 1) + ce([0.5, 0.0, 3.0], 2)) / 2
+    assert float(found) == pytest.approx((starts + 0.0) / 2, rel=1e-6)

@@ -70,14 +70,15 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(encoder: P
     """Bit for bit, negatives and noise included."""
     examples = keyed_examples(40, seed=3)
     whole = tmp_path / "whole"
-    train_sparse(encoder, examples, whole, loop=FAST)
+    options = SparseOptions(negatives=True)
+    train_sparse(encoder, examples, whole, loop=FAST, options=options)
     steps = itertools.count(1)
     with pytest.raises(KeyboardInterrupt):
-        train_sparse(encoder, examples, tmp_path / "again", loop=FAST, stop=lambda: next(steps) == 4)
+        train_sparse(encoder, examples, tmp_path / "again", loop=FAST, options=options, stop=lambda: next(steps) == 4)
     with pytest.raises(TrainingError, match="resume"):
-        train_sparse(encoder, examples, tmp_path / "again", loop=FAST)
+        train_sparse(encoder, examples, tmp_path / "again", loop=FAST, options=options)
 
-    train_sparse(encoder, examples, tmp_path / "again", loop=FAST, resume=True)
+    train_sparse(encoder, examples, tmp_path / "again", loop=FAST, options=options, resume=True)
 
     for name in ("sparse.safetensors", "sparse.json"):
         assert (tmp_path / "again" / name).read_bytes() == (whole / name).read_bytes()
@@ -106,7 +107,14 @@ def test_wrong_requests_are_refused(encoder: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     with pytest.raises(EncoderError, match="already exists"):
         train_sparse(encoder, keyed_examples(3, seed=5), tmp_path / "there", loop=FAST)
-    for wrong in ({"noise_share": 2.0}, {"bonus": -1.0}, {"mining_pool": 1}, {"dense_weight": math.inf}):
+    for wrong in (
+        {"noise_share": 2.0},
+        {"in_batch": 1.5},
+        {"page_rows": 0},
+        {"bonus": -1.0},
+        {"mining_pool": 1},
+        {"dense_weight": math.inf},
+    ):
         with pytest.raises(InvalidOptionError, match="wanted"):
             SparseOptions(**wrong)  # type: ignore[arg-type]
 

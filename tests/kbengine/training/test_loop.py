@@ -6,8 +6,9 @@ import json
 import os
 import signal
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, groupby
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -18,7 +19,7 @@ from kbengine.training.journal import read_log
 from kbengine.training.loop import train
 from kbengine.training.optimizer import NamedAdamW
 from kbengine.training.options import LoopOptions, OptimizerOptions, from_mapping
-from kbengine.training.order import epoch_batches
+from kbengine.training.order import epoch_batches, epoch_order, grouped_order
 from kbengine.training.task import Evaluation, LossTerms, TrainingTask
 
 OPTIONS = LoopOptions(
@@ -229,13 +230,27 @@ def test_an_interrupt_is_noticed_once_and_the_second_one_stops_at_once():
 
 def test_every_example_is_in_one_batch_of_one_process():
     """Shares of processes are equal and disjoint; with one process nothing is left out."""
-    alone = epoch_batches(11, seed=1, epoch=2, batch_size=4, rank=0, world=1)
-    shares = [epoch_batches(11, seed=1, epoch=2, batch_size=4, rank=rank, world=2) for rank in range(2)]
+    order = epoch_order(11, seed=1, epoch=2)
+    alone = epoch_batches(order, batch_size=4, rank=0, world=1)
+    shares = [epoch_batches(order, batch_size=4, rank=rank, world=2) for rank in range(2)]
 
     assert sorted(chain(*alone)) == list(range(11)) and [len(batch) for batch in alone] == [4, 4, 3]
     assert [[len(batch) for batch in share] for share in shares] == [[2, 2, 1]] * 2
     assert len(set(chain(*shares[0], *shares[1]))) == 10
-    assert alone != epoch_batches(11, seed=1, epoch=3, batch_size=4, rank=0, world=1)
+    assert alone != epoch_batches(epoch_order(11, seed=1, epoch=3), batch_size=4, rank=0, world=1)
+
+
+def test_examples_of_a_group_come_in_runs() -> None:
+    """Every example once; a group's in runs of the size wanted, but for its last; runs and groups shuffled."""
+    groups = np.array([0] * 5 + [1] * 3 + [2] * 4 + [3])
+
+    order = grouped_order(groups, 2, seed=0, epoch=0)
+
+    runs = [(group, len(list(run))) for group, run in groupby(groups[order].tolist())]
+    assert sorted(order.tolist()) == list(range(13))
+    assert sum(n == 1 for _, n in runs) <= 3 and len(order) == len(groups)
+    assert grouped_order(groups, 2, seed=0, epoch=1).tolist() != order.tolist()
+    assert grouped_order(groups[:0], 2, seed=0, epoch=0).tolist() == []
 
 
 def test_the_rate_rises_then_falls_to_nothing():

@@ -44,7 +44,9 @@ def test_right_is_what_the_loss_says(world, loss) -> None:
     found = find(world, loss)
     n_right = (found.is_right & found.is_phrase).sum(axis=1)
 
-    if loss in ("doc", "passage"):
+    if loss == "task":
+        assert found.is_right.tolist() == find(world, "phrase").is_right.tolist()
+    elif loss in ("doc", "passage"):
         # Every token begins one candidate, so the document's candidates are its tokens.
         n_tokens = [len(v.starts) for v in world.encoder.encode_passages([_passage(row) for row in planted_rows()])]
         assert n_right.tolist() == n_tokens
@@ -63,6 +65,30 @@ def test_an_answer_elsewhere_is_right_for_phrase_and_wrong_for_joint(world) -> N
 
     assert phrase == find(world, "phrase", rows=[planted_rows()[0]]).is_right.sum()
     assert joint == 0
+
+
+def test_rows_of_several_tasks_have_each_their_own_right(world) -> None:
+    """A question beside a mention in one batch: the one by its answer, the other by its document."""
+    import dataclasses
+
+    question, other = planted_rows()[:2]
+    mixed = find(world, "task", rows=[question, dataclasses.replace(other, right="doc")]).is_right.sum(axis=1)
+
+    assert mixed[0] == find(world, "phrase", rows=[question]).is_right.sum()
+    assert mixed[1] == find(world, "doc", rows=[other]).is_right.sum()
+
+
+def test_what_a_commit_changed_is_read_anew(tmp_path) -> None:
+    """A document that is written again has other passages; the one that was kept in memory is not asked."""
+    row = planted_rows()[0]
+    with open_world(tmp_path) as knowledge_base:
+        source = CandidateSource(knowledge_base.searcher(), top_k=400, retrieval="dense", loss="phrase")
+        encoded = knowledge_base.encoder.encode_queries([row.query.input])
+        before = source.find([row], encoded).is_right.sum()
+        knowledge_base.delete(["6"])
+        after = source.find([row], encoded).is_right.sum()
+
+    assert before > 0 and after == 0
 
 
 def test_fused_retrieval_finds_what_the_vectors_miss(world) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -146,8 +147,13 @@ def test_fused_scores_are_half_with_either_end(tmp_path) -> None:
         source = CandidateSource(knowledge_base.searcher(), top_k=50, retrieval="fused", loss="doc")
         task = TuningTask(side, knowledge_base.encoder, prepared.rows, prepared.ids, source, options)
 
-        terms = task.losses(task.collate([0], epoch=0), Position(), join_processes("cpu"))
+        def loss(scores):
+            task.options = dataclasses.replace(options, scores=scores)
+            return task.losses(task.collate([0], epoch=0), Position(), join_processes("cpu"))
 
+        terms = loss("fused")
+        mean = (loss("phrase").total.item() + terms.total.item()) / 2
+        assert loss("both").total.item() == pytest.approx(mean, rel=1e-5)
         encoded = knowledge_base.encoder.encode_queries([rows[0].query.input])
         found = source.find(rows, encoded)
         weights = rows[0].query.weights

@@ -27,6 +27,7 @@ PAGES = {
     "dialogue": "?task=dialogue",
     "answers": QUESTION,
     "passages": f"{QUESTION}&unit=passage",
+    "words first": f"{QUESTION}&strategy=sfs",
     "mentions": MENTIONS,
     "grounded": "?task=dialogue&turn=I+am+going+to+Lincoln.&turn=Was+it+always+called+Lincoln%3F&k=3",
     "compare": f"compare{QUESTION}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -36,6 +38,24 @@ def test_asking_moving_opening_and_reading_without_a_mouse(page, demo):
     page.keyboard.press("o")
     expect(items.nth(1).locator(".drawer").first).to_be_hidden()
     expect(items.nth(1)).to_be_focused()
+
+
+def test_a_strategy_is_chosen_with_the_keyboard(page, demo):
+    """The disclosure opens with Enter, arrows choose, Enter in the field asks; the address holds the choice."""
+    page.goto(f"{demo}/?q=Who+wrote+the+Metamorphosis%3F&k=3")
+    summary = page.get_by_text("Search options", exact=True)
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("radio", name="Default", exact=True)).to_be_focused()
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("radio", name="Words first")).to_be_checked()
+    page.get_by_label("Question", exact=True).press("Enter")
+
+    expect(page).to_have_url(re.compile("strategy=sfs"))
+    expect(page.get_by_role("radio", name="Words first")).to_be_visible()
+    expect(page.locator(".answer")).to_have_count(3)
 
 
 def test_shortcuts_are_letters_while_typing(page, demo):

@@ -132,6 +132,8 @@ def test_a_link_is_the_whole_search_and_nothing_needs_scripts(browser, demo, que
             page.get_by_label(name, exact=True).fill(text)
         page.get_by_role("radio", name="Passage").check()
         page.get_by_label("Answers", exact=True).fill("4")
+        page.get_by_text("Search options", exact=True).click()
+        page.get_by_role("radio", name="Dense first").check()
         page.get_by_role("button", name=button, exact=True).click()
         expect(page.locator(".answer")).to_have_count(4)
         found = answers(page)
@@ -144,6 +146,7 @@ def test_a_link_is_the_whole_search_and_nothing_needs_scripts(browser, demo, que
         for name, text in label.items():
             expect(page.get_by_label(name, exact=True)).to_have_value(text)
         assert page.locator("input[name=unit]:checked").get_attribute("value") == "passage"
+        assert page.locator("input[name=strategy]:checked").get_attribute("value") == "dfs"
 
 
 def test_the_source_of_an_answer_can_be_checked(page, demo):

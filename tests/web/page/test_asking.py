@@ -38,10 +38,12 @@ ASKINGS = st.one_of(
     st.integers(1, 1000),
     st.sampled_from(["low", "normal", "high", "exact"]),
     st.sampled_from([None, 0.0, 0.25, 0.875, 1.0]),
+    st.sampled_from([None, "dense", "dfs", "sfs", "hybrid"]),
+    st.sampled_from([None, "questions-2"]),
 )
-def test_an_address_holds_the_whole_state(asking, unit, k, effort, threshold):
+def test_an_address_holds_the_whole_state(asking, unit, k, effort, threshold, strategy, encoder):
     """Reading the address of a state gives the state back, whatever was typed."""
-    asking = replace(asking, unit=unit, k=k, effort=effort, threshold=threshold)
+    asking = replace(asking, unit=unit, k=k, effort=effort, threshold=threshold, strategy=strategy, encoder=encoder)
 
     assert reread(asking) == asking
 
@@ -61,6 +63,8 @@ def test_an_address_leaves_defaults_out():
         ({"threshold": "nan"}, "threshold"),
         ({"unit": "<b>"}, "unit"),
         ({"effort": "exhausting"}, "effort"),
+        ({"strategy": "words"}, "strategy"),
+        ({"encoder": "../secrets"}, "encoder's name"),
         ({"task": "poetry"}, "task"),
     ],
 )

@@ -57,11 +57,12 @@ def test_the_phrase_is_marked_in_its_sentence(client):
 
 def test_options_reach_the_engine(client, engine):
     """Unit, number, effort and threshold are what the form says; score parts are always asked for."""
-    client.get("/?q=x&unit=sentence&k=3&effort=exact&threshold=0.5")
+    client.get("/?q=x&unit=sentence&k=3&effort=exact&threshold=0.5&strategy=sfs&encoder=tuned")
     (request, options), *_ = engine.asked
 
     assert request == QuestionRequest("x")
     assert (options.unit, options.k, options.effort, options.threshold) == ("sentence", 3, "exact", 0.5)
+    assert (options.strategy, options.encoder) == ("sfs", "tuned")
     assert options.explain
 
 
@@ -73,6 +74,50 @@ def test_the_form_holds_what_was_asked(client):
     assert page.select_one("input[name=unit][checked]")["value"] == "sentence"
     assert page.select_one("input[name=effort][checked]")["value"] == "exact"
     assert page.select_one("input[name=k]")["value"] == "3"
+
+
+@pytest.mark.parametrize("task", ["question", "slot-filling", "entity-linking", "dialogue"])
+def test_each_form_offers_every_strategy_with_what_it_does(client, task):
+    """Closed and set to the task's own choice; each choice has a name and a line that a screen reader reads with it."""
+    options = soup(client.get(f"/?task={task}")).select_one("#ask .ask__search")
+    radios = options.select("input[name=strategy]")
+
+    assert [radio["value"] for radio in radios] == ["", "dense", "dfs", "sfs", "hybrid"]
+    assert [radio["value"] for radio in radios if radio.has_attr("checked")] == [""]
+    assert all(options.select_one(f"#{radio['aria-describedby']}").text for radio in radios)
+    assert not options.has_attr("open")
+
+
+def test_what_was_chosen_is_open_and_named(client):
+    """The disclosure is open, the strategy is told beside the answers, and link and code hold it."""
+    page = soup(client.get("/?q=x&strategy=sfs"))
+
+    assert page.select_one(".ask__search").has_attr("open")
+    assert page.select_one("input[name=strategy][checked]")["value"] == "sfs"
+    assert "Words first" in page.select_one(".results__side").text
+    assert "strategy=sfs" in page.select_one("#permalink")["href"]
+    assert '"strategy": "sfs"' in page.select_one("#code-curl").text
+
+
+def test_query_encoders_are_offered_where_there_are_some(client, engine):
+    """Without tuned ones there is no choice; an address that names one keeps it chosen."""
+    assert not soup(client.get("/?q=x")).select("select[name=encoder]")
+    engine.tuned_encoders = ["dialogue", "linking"]
+    menu = soup(client.get("/?q=x&encoder=linking")).select_one("select[name=encoder]")
+
+    assert [option["value"] for option in menu.select("option")] == ["", "dialogue", "linking"]
+    assert [option["value"] for option in menu.select("option[selected]")] == ["linking"]
+
+
+def test_strategies_and_encoders_can_be_compared(client, engine):
+    """Each side has its own."""
+    engine.tuned_encoders = ["linking"]
+    page = soup(client.get("/compare?q=x&strategy=dense&b_strategy=sfs&b_encoder=linking"))
+
+    assert [(options.strategy, options.encoder) for _, options in engine.asked] == [("dense", None), ("sfs", "linking")]
+    assert page.select_one("select[name=strategy] option[selected]")["value"] == "dense"
+    assert page.select_one("select[name=b_encoder] option[selected]")["value"] == "linking"
+    assert page.select_one(".compared__title span").text.startswith("phrase, normal, dense")
 
 
 def test_several_mentions_are_linked_one_by_one(client, engine):
