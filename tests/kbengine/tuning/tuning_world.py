@@ -66,6 +66,7 @@ def fast_options(**changes) -> TuningOptions:
         epochs=changes.pop("epochs", 12),
         batch_size=5,
         device="cpu",
+        dtype="float32",  # the same on every machine; in bfloat16 twelve steps do not always suffice
         evaluate_every_steps=1000,  # before the first step and after the last
         checkpoint_every_steps=1000,
         optimizer=optimizer,
