@@ -201,12 +201,12 @@ def measure_cell(plan: Plan, cell: Cell) -> dict[str, Any]:
 
 
 def all_cells(plan: Plan) -> list[Cell]:
-    """Return the cells in the order of measuring: what is untuned first, then the small tunings of all subjects."""
+    """Return the cells in the order of measuring: what is not tuned first, then the small tunings of all subjects."""
     cells = []
     for subject in plan.subjects:
         cells += [Cell(subject, "start", size) for size in sizes(len(training_rows(plan, subject)))]
         cells.append(Cell(subject, "full", 0))
-    return sorted(cells, key=lambda cell: (cell.encoder == "full", cell.rows))
+    return sorted(cells, key=lambda cell: (cell.rows, cell.encoder == "full"))
 
 
 def run(plan: Plan) -> tuple[dict[str, Any], bool]:
@@ -268,14 +268,12 @@ def main(
     plan = Plan(start, full, work, folder, dev_rows, pages, learning_rate, batch_size, top_k, wanted, deadline)
     done, complete = run(plan)
     click.echo(table(done))
-    if not complete:
-        click.echo("time is up; run it again to go on")
-        return
     options = {"learning_rate": learning_rate, "batch_size": batch_size, "top_k": top_k, "visits": VISITS}
-    record = {"recipe": "transfer", "options": options, "cells": list(done.values()), "machine": machine()}
+    cells = list(done.values())
+    record = {"recipe": "transfer", "options": options, "complete": complete, "cells": cells, "machine": machine()}
     write_durably(out, [(json.dumps(record, indent=2) + "\n").encode()], replace=True)
     plot(done, [images / f"transfer.{kind}" for kind in ("png", "svg")])
-    click.echo(f"written to {out}")
+    click.echo(f"written to {out}" + ("" if complete else "; time was up, run it again to go on"))
 
 
 if __name__ == "__main__":
