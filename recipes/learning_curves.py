@@ -88,8 +88,7 @@ def plot(done: Mapping[str, Any], paths: Sequence[Path]) -> None:
                 values = [drawn(cell, subject, way, subject.transfer) for cell in curve]
                 name = "transfer sets"
                 panel.plot(places, values, marker=".", linestyle=":", color=colour, label=f"{name}, {label}")
-        labels = [f"{cell['rows']:,}" for cell in curve]
-        panel.set_xticks(list(places), labels=[*labels[:-1], f"all\n{labels[-1]}"])
+        panel.set_xticks(list(places), labels=[f"{cell['rows']:,}" for cell in curve])
         panel.set_title(subject.task)
         panel.set_xlabel("rows tuned on")
         panel.set_ylabel(NAMES[subject.figure])
