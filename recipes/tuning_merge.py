@@ -30,6 +30,8 @@ def merge(knowledge_base: KnowledgeBase, shares: Mapping[str, float], name: str)
     infos = {info.name: info for info in tuned_infos(knowledge_base.path)}
     merged: dict[str, torch.Tensor] = {}
     for of, share in shares.items():
+        if of not in infos:
+            raise click.UsageError(f"there is no encoder {of!r}, wanted one of {', '.join(sorted(infos)) or '(none)'}")
         if infos[of].parameters != "full":
             raise click.UsageError(f"{of} was tuned as {infos[of].parameters!r}, only full tunings are added here")
         files, data = tuned_weights(knowledge_base.path, of)

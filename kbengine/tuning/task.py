@@ -126,9 +126,10 @@ class TuningTask(TrainingTask[TuningBatch]):
         start, end = _products(query.start, found.start), _products(query.end, found.end)
         is_phrase, is_right = (_tensor(each, device) for each in (found.is_phrase, found.is_right))
         cosines = torch.einsum("bd,bpd->bp", normalize(query.passage.float(), dim=1), _tensor(found.passage, device))
-        scored = {"phrase": (start, end), "fused": self._fused(batch, found, start, end, cosines)}
-        chosen = scored.values() if options.scores == "both" else [scored[options.scores]]
-        losses = [phrase_loss(*each, is_right, is_phrase, separate_ends=options.separate_ends) for each in chosen]
+        scored = [(start, end)] if options.scores in ("phrase", "both") else []
+        if options.scores in ("fused", "both"):
+            scored.append(self._fused(batch, found, start, end, cosines))
+        losses = [phrase_loss(*each, is_right, is_phrase, separate_ends=options.separate_ends) for each in scored]
         loss = torch.stack(losses).mean()
         parts: dict[str, Tensor] = {options.loss: loss}
         total = loss
