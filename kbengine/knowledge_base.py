@@ -238,10 +238,12 @@ class KnowledgeBase:
         from kbengine.builder import stored_threshold
         from kbengine.building import DocumentEncoder
 
-        settings = self._reader.settings
+        self._reader.snapshot()
+        settings = self._reader.settings  # as they are now: a reindexing may have changed them
+        encoder = agreeing_encoder(self.encoder, settings.sparse_model, self.path)
         plain = [_as_document(document) for document in documents]
         filter_options = FilterOptions.from_json(settings.filter)
-        chunk = DocumentEncoder(self.encoder, filter_options).encode(plain, threshold=stored_threshold(settings))
+        chunk = DocumentEncoder(encoder, filter_options).encode(plain, threshold=stored_threshold(settings))
         with self._write_lock:
             commit: Commit = self._open_writer().add(chunk.documents, replace=replace, op_id=op_id)
         return commit

@@ -27,19 +27,21 @@ class ReindexOptions:
         filter: which of the stored tokens to keep.
         ann: options of the index by name, among them `kind`; see `storage.ann_options`.
         drop_vectors: store quantised token vectors only; the int8 ones are gone for good.
+        drop_sparse: store no sparse rows any more; they are gone for good.
         index_device: where a quantiser is trained: "cpu", "gpu", or "auto" for a graphics processor if FAISS has one.
     """
 
     filter: FilterOptions = field(default_factory=FilterOptions)
     ann: Mapping[str, str | int] = field(default_factory=dict)
     drop_vectors: bool = False
+    drop_sparse: bool = False
     index_device: IndexDevice = "auto"
 
     def __post_init__(self) -> None:
-        if self.filter == FilterOptions() and not self.ann and not self.drop_vectors:
+        if self.filter == FilterOptions() and not self.ann and not self.drop_vectors and not self.drop_sparse:
             raise InvalidOptionError(
-                "nothing to do: give --keep-fraction, --filter-threshold, --index, --nlist, --nprobe, --refine or "
-                "--drop-vectors"
+                "nothing to do: give --keep-fraction, --filter-threshold, --index, --nlist, --nprobe, --refine, "
+                "--drop-vectors or --drop-sparse"
             )
 
 
@@ -135,6 +137,7 @@ def _reindex(path: Path, options: ReindexOptions, source: Path | None, stages: S
                 filter=request,
                 ann=dict(options.ann) if options.ann else None,
                 drop_vectors=options.drop_vectors,
+                drop_sparse=options.drop_sparse,
                 stored_threshold=stored_threshold(writer.settings),
                 device=options.index_device,
             ),

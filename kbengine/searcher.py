@@ -103,8 +103,9 @@ class Searcher:
                 nearest[i] = (rows, passages)
         nearest_at = clock()
         chosen = []
+        of_queries = encoded.sparse if snapshot.has_sparse_rows else None  # a reindexing may have dropped them
         for i, plan in enumerate(plans):
-            sparse = encoded.sparse[i] if encoded.sparse is not None and plan.weights.sparse > 0 else None
+            sparse = of_queries[i] if of_queries is not None and plan.weights.sparse > 0 else None
             vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], sparse)
             chosen.append(self._choose(snapshot, vectors, plan, units[i], options, *nearest[i]))
         rescored_at = clock()

@@ -54,6 +54,7 @@ class ReindexRequest:
         ann: Options of the index that are to change, by name; a quantiser is trained anew when there are any. None
             leaves the index as it is.
         drop_vectors: Store quantised token vectors only, from now on.
+        drop_sparse: Store no sparse rows from now on.
         stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
         device: Where a quantiser is trained.
     """
@@ -61,6 +62,7 @@ class ReindexRequest:
     filter: FilterRequest | None = None
     ann: Mapping[str, JSON] | None = None
     drop_vectors: bool = False
+    drop_sparse: bool = False
     stored_threshold: float | None = None
     device: IndexDevice = "cpu"
 
@@ -105,7 +107,7 @@ def reindex(
             there are too few to train on.
     """
     ann = settings.ann if request.ann is None else {**settings.ann, **request.ann}
-    after = dataclasses.replace(settings, ann=dict(ann))
+    after = dataclasses.replace(settings, ann=dict(ann), sparse={} if request.drop_sparse else settings.sparse)
     _check_vectors(settings, after, request)
     with session.reading() as connection:
         rows = live_segments(connection)
@@ -127,10 +129,13 @@ def reindex(
         setup, file, trained = _quantiser(session, settings, after, request, segments, keep, source, stage)
         drop = request.drop_vectors or settings.drops_vectors
         after = dataclasses.replace(after, quantiser={} if file is None else {**file.to_json(), "drop_vectors": drop})
-        if request.filter is not None or drop != settings.drops_vectors or source != session.segment_directory:
+        changed = request.filter is not None or drop != settings.drops_vectors or request.drop_sparse
+        if changed or source != session.segment_directory:
             coder = setup.quantiser if drop and not settings.drops_vectors else None
             for number, (row, segment, mask) in enumerate(zip(rows, segments, keep, strict=True), start=1):
-                replacements.append(_rewritten(session, row, segment, mask, coder, f"{number} of {len(rows)}", stage))
+                which = f"{number} of {len(rows)}"
+                rewriting = Rewriting(coder, request.drop_sparse, which)
+                replacements.append(_rewritten(session, row, segment, mask, rewriting, stage))
             segments = _open_all(session.segment_directory, [_new(replacement) for replacement in replacements], stage)
         for number, segment in enumerate(segments, start=1):
             what = f"indexing segment {number} of {len(segments)}"
@@ -143,7 +148,7 @@ def reindex(
                 for number, segment in enumerate(segments, start=1):
                     update_passages(connection, segment)
                     stage("changing the passages' token tables", number, len(segments))
-            for name in ("filter", "build", "ann", "quantiser"):
+            for name in ("filter", "build", "ann", "quantiser", "sparse"):
                 write_setting(connection, name, getattr(after, name))
     except BaseException:
         session.discard([_new(replacement).file for replacement in replacements])
@@ -168,6 +173,8 @@ def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexReques
             f"index kind {kind.name!r} was asked for, but the vectors that it would be made of were dropped; only "
             f"{before.ann_options.kind!r} is left: build anew from the corpus ('kbengine export' writes one)"
         )
+    if request.drop_sparse and before.sparse_model is None:
+        raise InvalidOptionError("there are no sparse rows to drop; the knowledge base was built without them")
     if request.drop_vectors and not kind.needs_quantiser:
         raise InvalidOptionError(
             f"index kind {kind.name!r} is made of the int8 vectors, so they cannot be dropped; wanted a kind that "
@@ -253,22 +260,33 @@ def _sample(segments: Sequence[Segment], keep: Masks, n_sample: int, seed: int, 
     return shuffled
 
 
+@dataclass(frozen=True)
+class Rewriting:
+    """How a segment is written anew; without a coder its vectors stay, `which` one it is is for people."""
+
+    coder: Quantiser | None
+    drop_sparse: bool
+    which: str
+
+
 def _rewritten(
     session: WriteSession,
     row: SegmentRow,
     segment: Segment,
     keep: NDArray[np.bool_],
-    coder: Quantiser | None,
-    which: str,
+    rewriting: Rewriting,
     stage: Stage,
 ) -> Replacement:
     quantised: QuantisedRows | None = None
+    coder, which = rewriting.coder, rewriting.which
     if coder is not None:
         coded = _coded(segment, np.flatnonzero(keep), coder, _staged(stage, f"coding segment {which}"))
         quantised = QuantisedRows(coder.name, coded.list_numbers, coded.codes)
     stage(f"writing segment {which}", 0, 1)
     with session.file_work():
-        file = rewrite_segment(session.segment_directory, segment, keep, quantised=quantised)
+        file = rewrite_segment(
+            session.segment_directory, segment, keep, quantised=quantised, drop_sparse=rewriting.drop_sparse
+        )
     stage(f"writing segment {which}", 1, 1)
     return Replacement((row,), SegmentRow(file, row.first_passage_id, row.end_passage_id))
 
@@ -322,4 +340,6 @@ def _note(request: ReindexRequest, after: KBSettings) -> str:
         parts.append(f"index {after.ann_options.kind}")
     if request.drop_vectors:
         parts.append("vectors dropped")
+    if request.drop_sparse:
+        parts.append("sparse rows dropped")
     return ", ".join(parts)

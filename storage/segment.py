@@ -189,7 +189,7 @@ def write_segment_file(
         )
 
 
-def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None) -> dict[str, str]:
+def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None, drop_sparse: bool = False) -> dict[str, str]:
     """The strings kept in the header of a segment like this one, with another quantiser if one is named."""
     name = like.quantiser if quantiser is None else quantiser
     return {
@@ -200,7 +200,7 @@ def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None) -> di
         "passage_scale": repr(like.passage_scale),
         "encoder": like.encoder,
         **({"quantiser": name} if name else {}),
-        **({} if like.sparse is None else {"sparse": like.sparse.model}),
+        **({} if like.sparse is None or drop_sparse else {"sparse": like.sparse.model}),
     }
 
 

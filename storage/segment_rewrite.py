@@ -52,7 +52,12 @@ class QuantisedRows:
 
 
 def rewrite_segment(
-    directory: Path, segment: Segment, keep: NDArray[np.bool_], *, quantised: QuantisedRows | None = None
+    directory: Path,
+    segment: Segment,
+    keep: NDArray[np.bool_],
+    *,
+    quantised: QuantisedRows | None = None,
+    drop_sparse: bool = False,
 ) -> SegmentFile:
     """The record of the new, durable segment file.
 
@@ -61,6 +66,7 @@ def rewrite_segment(
         segment: What it is made of.
         keep: bool (n_rows), which rows stay.
         quantised: Stored in place of the int8 vectors: a row for each one that stays.
+        drop_sparse: Whether the sparse rows are left out.
     """
     n_kept = int(np.count_nonzero(keep))
     if keep.shape != (segment.n_rows,) or keep.dtype != np.bool_:
@@ -86,7 +92,7 @@ def rewrite_segment(
     sources.update(first_rows=first_rows, token_counts=counts, token_ordinals=ordinals, token_numbers=numbers)
     if quantised is not None:
         sources.update(list_numbers=quantised.list_numbers, quantised=quantised.rows)
-    if arrays.sparse is not None:
+    if arrays.sparse is not None and not drop_sparse:
         lengths, of_sparse = thinned_sparse(arrays.sparse, keep, arrays.first_rows)
         form = replace(form, sparse=lengths)
         sources.update(of_sparse)
@@ -100,7 +106,9 @@ def rewrite_segment(
         SegmentLengths(n_kept, old.n_passages, old.n_terms, old.n_postings, form),
         sources,
         d=segment.d,
-        metadata=segment_metadata(arrays, quantiser=None if quantised is None else quantised.quantiser),
+        metadata=segment_metadata(
+            arrays, quantiser=None if quantised is None else quantised.quantiser, drop_sparse=drop_sparse
+        ),
         first_token_id=first,
         end_token_id=end,
     )

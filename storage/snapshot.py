@@ -207,6 +207,11 @@ class Snapshot:
         codes = self._gather("passage_codes", passages, of_passages=True)
         return dequantise(codes, self._gather("passage_scales", passages, of_passages=True))
 
+    @property
+    def has_sparse_rows(self) -> bool:
+        """Whether sparse rows are stored beside the vectors."""
+        return any(loaded.segment.arrays.sparse is not None for loaded in self.segments)
+
     def sparse_scores(
         self, rows: NDArray[np.int64], query: SparseQuery
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @click.option("--refine", type=int, help="Candidates rescored from the int8 vectors for each one wanted.")
 @click.option("--index-device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
 @click.option("--drop-vectors", is_flag=True, help="Store the index's codes only. There is no way back.")
-@click.option("--yes", is_flag=True, help="Drop vectors without asking.")
+@click.option("--drop-sparse", is_flag=True, help="Store no sparse rows (SPARC) any more. There is no way back.")
+@click.option("--yes", is_flag=True, help="Drop without asking.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
 def reindex(
     kb: Path,
@@ -35,6 +36,7 @@ def reindex(
     refine: int | None,
     index_device: IndexDevice,
     drop_vectors: bool,
+    drop_sparse: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -59,20 +61,22 @@ def reindex(
         FilterOptions(threshold=filter_threshold, keep_fraction=keep_fraction),
         {name: value for name, value in given.items() if value is not None},
         drop_vectors,
+        drop_sparse,
         index_device,
     )
-    if drop_vectors and out is None and not yes:
-        _confirm(kb)
+    if out is None and not yes:
+        for lost in ("int8 vectors",) * drop_vectors + ("sparse rows",) * drop_sparse:
+            _confirm(kb, lost)
     with progress_for_terminal(quiet=as_json) as progress:
         report = reindex_kb(kb, options, out=out, progress=progress)
     Output(sys.stdout, as_json=as_json).facts(report.facts())
 
 
-def _confirm(kb: Path) -> None:
+def _confirm(kb: Path, lost: str) -> None:
     """Nothing; raises unless somebody says yes."""
     import sys
 
-    loss = f"the int8 vectors of {kb} will be gone; going back means encoding all text again"
+    loss = f"the {lost} of {kb} will be gone; going back means encoding all text again"
     if not sys.stdin.isatty():
         raise click.UsageError(f"{loss}: give --yes if that is what you want, or --out to change a copy")
     if not click.confirm(f"{loss.capitalize()}. Go on?", err=True):

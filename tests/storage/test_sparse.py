@@ -160,6 +160,33 @@ def test_merging_compacting_and_filtering_keep_the_rows(kb: Path) -> None:
     assert verify(kb, deep=True, reencode=reencode).clean
 
 
+def test_sparse_rows_can_be_dropped(kb: Path, tmp_path: Path) -> None:
+    """In place and in a copy: nothing else changes, plain additions are taken, and there is nothing more to drop."""
+    with KBReader.open(kb) as reader:
+        before, vectors = reader.info().bytes_by_use, reader.snapshot().vectors(np.arange(20))
+        assert reader.snapshot().has_sparse_rows
+    with KBWriter.open(kb) as writer:
+        done = writer.reindex(ReindexRequest(drop_sparse=True))
+        assert done.rows == done.rows_before
+        assert writer.settings.sparse_model is None
+        with pytest.raises(InvalidOptionError, match="base's are missing"):
+            writer.add([document("x", "other words")])
+        writer.add([make_document("x", "plain words")])
+        with pytest.raises(InvalidOptionError, match="no sparse rows to drop"):
+            writer.reindex(ReindexRequest(drop_sparse=True))
+    with KBReader.open(kb) as reader:
+        after = reader.info().bytes_by_use
+        np.testing.assert_array_equal(reader.snapshot().vectors(np.arange(20)), vectors)
+        assert not reader.snapshot().has_sparse_rows
+    assert before["sparse"] > after["sparse"] == 0
+    assert verify(kb, deep=True, reencode=lambda stored: [drop(each) for each in reencode(stored)]).clean
+
+
+def drop(passage: NewPassage) -> NewPassage:
+    """Return the passage without sparse rows."""
+    return dataclasses.replace(passage, sparse=None)
+
+
 def test_repair_makes_the_rows_again(kb: Path) -> None:
     """A damaged segment is encoded anew with its sparse rows."""
     before = check(kb)

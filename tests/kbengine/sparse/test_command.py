@@ -92,6 +92,26 @@ def test_sparse_rows_can_be_left_out_of_a_build(tmp_path: Path, pages: Path) -> 
     assert sizes["with"] > 0 and sizes["without"] == 0
 
 
+def test_sparse_rows_can_be_dropped_while_others_search(tmp_path: Path, pages: Path) -> None:
+    """`reindex --drop-sparse` asks first; who had it open goes on with dense vectors, and adds without the rows."""
+    encoder = Encoder.load(write_sparse_encoder(tmp_path / "encoder"), device="cpu", dtype="float32")
+    kb = tmp_path / "kb"
+    build(CorpusOptions((pages,)), kb, encoder=encoder, filter_options=FilterOptions(keep_fraction=1.0))
+    assert kbengine("reindex", "--kb", kb, "--drop-sparse").returncode == 2
+    copied = kbengine("reindex", "--kb", kb, "--drop-sparse", "--out", tmp_path / "copy", "--json")
+    assert copied.returncode == 0, copied.stderr
+    with KnowledgeBase.open(kb, encoder) as knowledge_base:
+        assert knowledge_base.search("lighthouse", k=1).hits
+        done = kbengine("reindex", "--kb", kb, "--drop-sparse", "--yes", "--json")
+        assert done.returncode == 0, done.stderr
+        (hit,) = knowledge_base.search("lighthouse", k=1, explain=True).hits
+        assert hit.parts is not None and hit.parts.sparse == 0
+        knowledge_base.add([{"id": "new", "title": "New", "text": "A lighthouse in the far north."}])
+        assert knowledge_base.info().bytes_by_use["sparse"] == 0
+    assert kbengine("verify", "--deep", "--kb", kb).returncode == 0
+    assert json.loads(kbengine("info", "--kb", tmp_path / "copy", "--json").stdout)["bytes_by_use"]["sparse"] == 0
+
+
 def test_encoders_without_or_with_other_heads(tmp_path: Path, pages: Path) -> None:
     """Without heads the rows are left alone; other heads are refused; where no rows are, heads go unused."""
     first = Encoder.load(write_sparse_encoder(tmp_path / "first"), device="cpu", dtype="float32")

