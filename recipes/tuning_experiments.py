@@ -44,6 +44,8 @@ DIALOGUES_DEV = ("topicalchat", "cmudog", "inscit")
 SLOTS = ("docred", "fewrel", "knet")
 QUESTIONS = ("squad", "newwiki", "qed", "nqopen")
 EASY_LINKS = ("el_wikilinks_easy",)
+WEAK_LINKS = ("el_weak",)
+"""Labelled by a surname on the page of a namesake; never scored."""
 
 COMMON: tuple[tuple[str, Any], ...] = (
     ("effort", "low"),
@@ -53,6 +55,7 @@ COMMON: tuple[tuple[str, Any], ...] = (
     ("loop.epochs", 1),
     ("loop.optimizer.learning_rate", 5e-5),
 )
+_LINKING = (("mixing", "proportional"), ("loop.epochs", 2), ("loop.evaluate_every_steps", 196))
 _DIALOGUE = (
     ("scores", "phrase"),
     ("kl", 0.1),
@@ -69,23 +72,12 @@ _QUESTIONS_JOINT = (
 )
 _SLOTS = (("rows_per_epoch", 1200), ("loop.optimizer.learning_rate", 3e-5))
 EXPERIMENTS = (
-    Experiment(
-        "linking",
-        "doc",
-        LINKS,
-        LINKS_DEV,
-        "rprec",
-        (("mixing", "proportional"), ("loop.epochs", 2), ("loop.evaluate_every_steps", 196)),
-    ),
-    Experiment(
-        "linking-by-phrase",
-        "phrase",
-        LINKS,
-        LINKS_DEV,
-        "rprec",
-        (("mixing", "proportional"), ("rows_per_epoch", 1200)),
-    ),
+    Experiment("linking", "doc", LINKS, LINKS_DEV, "rprec", _LINKING),
+    Experiment("linking-by-phrase", "phrase", LINKS, LINKS_DEV, "rprec", _LINKING),
+    Experiment("linking-close", "doc", LINKS, LINKS_DEV, "rprec", (*_LINKING, ("kl", 0.3))),
+    Experiment("linking-weak", "doc", (*LINKS, *WEAK_LINKS), LINKS_DEV, "rprec", (*_LINKING, ("loop.epochs", 1))),
     Experiment("dialogue", "doc", ("topicalchat",), DIALOGUES_DEV, "rprec", _DIALOGUE),
+    Experiment("dialogue-by-phrase", "phrase", ("topicalchat",), DIALOGUES_DEV, "rprec", _DIALOGUE),
     Experiment("questions", "phrase", QUESTIONS, QUESTIONS, "em", _QUESTIONS),
     Experiment("questions-joint", "joint", QUESTIONS, QUESTIONS, "em", _QUESTIONS_JOINT),
     Experiment("slots", "phrase", SLOTS, SLOTS, "kilt_em", _SLOTS),

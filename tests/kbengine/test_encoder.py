@@ -24,7 +24,7 @@ from kbengine.encoders import (
 )
 from kbengine.encoders.checkpoint import write_checkpoint
 from kbengine.encoders.config import ARCHITECTURES
-from kbengine.encoders.device import choose_device, choose_dtype, cpu_has_bf16
+from kbengine.encoders.device import choose_device, choose_dtype, cpu_is_faster_in_bf16
 from kbengine.encoders.fused import can_prepack
 from kbengine.errors import EncoderError, InvalidOptionError, UsageError
 from tests.tiny_encoder import SENTENCES, tiny_config, tiny_model, tiny_tokenizer_json, tiny_weights, write_tiny_encoder
@@ -228,10 +228,15 @@ def test_devices_and_dtypes_are_checked(tmp_path: Path) -> None:
             choose_device(name)
     with pytest.raises(InvalidOptionError, match="dtype is 'float64'"):
         choose_dtype("float64", torch.device("cpu"))
-    for flags, expected in (("fpu avx512_bf16 sse", True), ("fpu amx_bf16", True), ("fpu avx512f", False)):
-        (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags\t\t: {flags}\n")
-        assert cpu_has_bf16(tmp_path / "cpuinfo") is expected
-    assert not cpu_has_bf16(tmp_path / "absent")
+    for vendor, flags, expected in (
+        ("AuthenticAMD", "fpu avx512_bf16 sse", True),
+        ("GenuineIntel", "fpu avx512_bf16 amx_bf16", True),
+        ("GenuineIntel", "fpu avx512_bf16", False),
+        ("AuthenticAMD", "fpu avx512f", False),
+    ):
+        (tmp_path / "cpuinfo").write_text(f"processor : 0\nvendor_id\t: {vendor}\nflags\t\t: {flags}\n")
+        assert cpu_is_faster_in_bf16(tmp_path / "cpuinfo") is expected
+    assert not cpu_is_faster_in_bf16(tmp_path / "absent")
     assert can_prepack(torch.float32) in (True, False)
 
 
