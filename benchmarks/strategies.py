@@ -24,6 +24,7 @@ from adapters.tasks import Task, task_query
 from benchmarks.kilt_sets import DATA_VARIABLE, RETRIEVAL_ONLY, by_task, data_folder, half_rows, set_files
 from benchmarks.measurement import RESULTS, write_result
 from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.query import STRATEGIES, Strategy, Weights
 
@@ -33,7 +34,9 @@ LEXICAL_FACTORS = (0.5, 1.0)
 UNSEEN = 1e-6
 """A lexical weight that lets words name candidates and says nothing in their ranking."""
 TIMED_QUERIES = 40
+RARE_PIECES = 3
 _DIGIT = re.compile(r"\d")
+_CAPITALISED = re.compile(r"[A-ZÀ-Þ]\w+")
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,8 @@ def measure_task(knowledge_base: KnowledgeBase, task: Task, files: dict[str, Pat
     table: dict[str, Any] = {}
     for combination in combinations():
         weights = combination.weights(task, fitted)
-        rows = run(knowledge_base, task, scored_on, combination.strategy, weights, config)
+        folder = config.scratch / combination.name.replace(" + ", "-").lower()
+        rows = run(knowledge_base, task, scored_on, combination.strategy, weights, folder)
         table[combination.name] = figures(rows) | {
             "p50_ms": latency(knowledge_base, task, scored_on, combination.strategy, weights)
         }
@@ -135,7 +139,7 @@ def fit(
         for weight in lexical:
             for sparse in SPARSE_WEIGHTS:
                 weights = replace(base, lexical=weight, sparse=sparse)
-                macro = figures(run(knowledge_base, task, files, "hybrid", weights, config))["macro"]
+                macro = figures(run(knowledge_base, task, files, "hybrid", weights, config.scratch))["macro"]
                 parts = [macro[each] for each in ("Rprec", "KILT-em") if macro.get(each) is not None]
                 found.append((fmean(parts if task in ("question", "slot-filling") else parts[:1]), weights))
         fitted[name] = max(found, key=lambda each: each[0])[1]
@@ -147,15 +151,21 @@ Row = dict[str, Any]
 
 
 def run(
-    knowledge_base: KnowledgeBase, task: Task, files: dict[str, Path], strategy: Strategy, weights: Weights, c: Config
+    knowledge_base: KnowledgeBase,
+    task: Task,
+    files: dict[str, Path],
+    strategy: Strategy,
+    weights: Weights,
+    folder: Path,
 ) -> dict[str, list[Row]]:
-    """Return each set's records with their scores, predicted and scored as a KILT submission."""
+    """Return each set's records with their scores; what was predicted, a KILT submission, stays in the folder."""
+    folder.mkdir(exist_ok=True)
     options = PredictOptions(pages=5, effort="normal", weights=weights, strategy=strategy, overwrite=True)
     found: dict[str, list[Row]] = {}
     for name, gold in files.items():
         if not gold.stat().st_size:
             continue
-        guess = predict_file(knowledge_base, gold, c.scratch / f"{name}.guess.jsonl", task=task, options=options).path
+        guess = predict_file(knowledge_base, gold, folder / f"{name}.guess.jsonl", task=task, options=options).path
         if name in RETRIEVAL_ONLY:
             ranking = score_retrieval_files(gold, guess)
             found[name] = [{"Rprec": scores.rprec, "em": None} for _, scores in ranking.records]
@@ -166,11 +176,18 @@ def run(
                 "Rprec": each.pages.rprec,
                 "em": each.answers.em,
                 "input": rows[each.gold_line - 1]["input"],
+                "rare": has_rare_name(rows[each.gold_line - 1]["input"], knowledge_base.encoder.tokenizer),
                 "answers": [out["answer"] for out in rows[each.gold_line - 1]["output"] if out.get("answer")],
             }
             for each in score_files(gold, guess).records
         ]
     return found
+
+
+def has_rare_name(text: str, tokenizer: TextTokenizer) -> bool:
+    """Return whether a capitalised word takes three word pieces: the encoder has hardly met it."""
+    names = [word for word in _CAPITALISED.findall(text) if word != "SEP"]
+    return any(len(pieces) >= RARE_PIECES for pieces in tokenizer.ids(names)) if names else False
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -188,7 +205,12 @@ def figures(found: dict[str, list[Row]]) -> dict[str, Any]:
     kinds = {
         "answer with a number or date": [r for r in answered if all(_DIGIT.search(a) for a in r["answers"])],
         "number or date in the query": [r for r in answered if _DIGIT.search(r["input"])],
-        "neither": [r for r in answered if not _DIGIT.search(r["input"]) and not any(map(_DIGIT.search, r["answers"]))],
+        "rare name in the query": [r for r in answered if r["rare"]],
+        "none of these": [
+            r
+            for r in answered
+            if not r["rare"] and not _DIGIT.search(r["input"]) and not any(map(_DIGIT.search, r["answers"]))
+        ],
     }
     by_kind = {
         kind: {"rows": len(rows), "em": _mean([r["em"] for r in rows]), "Rprec": _mean([r["Rprec"] for r in rows])}

@@ -1,0 +1,217 @@
+"""Documents and passages as they are stored: by id, in lists, one after another.
+
+Each call is one read transaction of its own and sees the newest commit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Engine, select, text
+
+from storage import schema
+from storage.alias_records import DocumentNames
+from storage.alias_rows import alias_table_exists
+from storage.catalog import document_record, live_ids_of, op_ids_beginning, passage_record
+from storage.database import translated
+from storage.errors import InvalidOptionError, UnknownDocumentError
+from storage.information import KBInfo, gather_info
+from storage.links import names_of_documents
+from storage.records import DocumentRecord, PassageRecord
+
+_WORD = re.compile(r"\w+")
+_MAX_QUERY_WORDS = 64
+_STREAM_ROWS = 500
+
+
+class RecordReader:
+    """What can be asked of a knowledge base's database; `KBReader` adds snapshots to search in.
+
+    Attributes:
+        path: The knowledge base's directory.
+    """
+
+    def __init__(self, directory: Path, engine: Engine) -> None:
+        """Use `KBReader.open`."""
+        self.path = directory
+        self._engine = engine
+
+    def documents(self, document_ids: Collection[int] | NDArray[np.int64]) -> dict[int, DocumentRecord]:
+        """The documents by id. Ids that a compaction forgot are absent; deleted documents are there until then."""
+        table = schema.documents
+        with translated(self.path), self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(_BY_ID[table.name], (_json_list(document_ids),)).mappings()
+            return {row["document_id"]: document_record(row) for row in rows}
+
+    def passages(self, passage_ids: Collection[int] | NDArray[np.int64]) -> dict[int, PassageRecord]:
+        """The passages by id. Ids that a compaction forgot are absent; take a newer snapshot and search again then."""
+        table = schema.passages
+        with translated(self.path), self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(_BY_ID[table.name], (_json_list(passage_ids),)).mappings()
+            return {row["passage_id"]: passage_record(row) for row in rows}
+
+    def passages_with_documents(
+        self, passage_ids: Collection[int] | NDArray[np.int64]
+    ) -> tuple[dict[int, PassageRecord], dict[int, DocumentRecord]]:
+        """The passages by id and their documents by id, in one read transaction; forgotten ids are absent."""
+        with translated(self.path), self._engine.connect() as connection:
+            statement = _BY_ID[schema.passages.name]
+            rows = connection.exec_driver_sql(statement, (_json_list(passage_ids),)).mappings()
+            passages = {row["passage_id"]: passage_record(row) for row in rows}
+            wanted = {passage.document_id for passage in passages.values()}
+            rows = connection.exec_driver_sql(_BY_ID[schema.documents.name], (_json_list(wanted),)).mappings()
+            return passages, {row["document_id"]: document_record(row) for row in rows}
+
+    def document(self, doc_id: str) -> DocumentRecord:
+        """The live document with the user's id; UnknownDocumentError when there is none."""
+        table = schema.documents
+        with translated(self.path), self._engine.connect() as connection:
+            statement = select(table).where(table.c.doc_id == doc_id, table.c.dead_generation.is_(None))
+            row = connection.execute(statement).mappings().first()
+        if row is None:
+            raise UnknownDocumentError(
+                f"no live document {doc_id!r} in {self.path}; 'kbengine inspect live_documents' lists the ids"
+            )
+        return document_record(row)
+
+    def ids_of(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """The `doc_id` of each live document that has the name as its id or, when it is no id, as its exact title."""
+        with translated(self.path), self._engine.connect() as connection:
+            return live_ids_of(connection, names)
+
+    def passages_of_document(self, document_id: int) -> list[PassageRecord]:
+        """The document's passages in the order in which they were given."""
+        table = schema.passages
+        with translated(self.path), self._engine.connect() as connection:
+            statement = select(table).where(table.c.document_id == document_id).order_by(table.c.passage_id)
+            return [passage_record(row) for row in connection.execute(statement).mappings()]
+
+    def passage_of_token(self, token_id: int) -> PassageRecord | None:
+        """The passage that a token id belongs to, None when no stored passage has it."""
+        table = schema.passages
+        statement = (
+            select(table)
+            .where(table.c.first_token_id <= token_id, table.c.token_count > 0)
+            .order_by(table.c.first_token_id.desc())
+            .limit(1)
+        )
+        with translated(self.path), self._engine.connect() as connection:
+            row = connection.execute(statement).mappings().first()
+        if row is None:
+            return None
+        passage = passage_record(row)
+        return None if passage.characters(token_id, token_id) is None else passage
+
+    def document_names(self, document_id: int) -> DocumentNames:
+        """The aliases that a document was given, and its links, as they can be given again."""
+        with translated(self.path), self._engine.connect() as connection:
+            return names_of_documents(connection, [document_id]).get(document_id, DocumentNames())
+
+    def list_documents(
+        self, *, after: str | None = None, limit: int = 100, title_prefix: str | None = None
+    ) -> list[DocumentRecord]:
+        """The live documents, ordered by `doc_id`.
+
+        Args:
+            after: Only documents whose `doc_id` comes after this one: the last of the page before.
+            limit: How many at most.
+            title_prefix: Only titles that begin so, ASCII letters in either case.
+        """
+        if limit < 1:
+            raise InvalidOptionError(f"limit is {limit}; wanted at least 1")
+        table = schema.documents
+        statement = select(table).where(table.c.dead_generation.is_(None)).order_by(table.c.doc_id).limit(limit)
+        if after is not None:
+            statement = statement.where(table.c.doc_id > after)
+        if title_prefix:
+            statement = statement.where(
+                text("title COLLATE NOCASE >= :low AND title COLLATE NOCASE < :high").bindparams(
+                    low=title_prefix, high=title_prefix + chr(0x10FFFF)
+                )
+            )
+        with translated(self.path), self._engine.connect() as connection:
+            return [document_record(row) for row in connection.execute(statement).mappings()]
+
+    def lexical_documents(self, query: str, *, limit: int = 10) -> list[tuple[DocumentRecord, float]]:
+        """The live documents whose passages match any word of the query, best first, with their scores (BM25).
+
+        For people who look for a document; `Snapshot.lexical_scores` is what search uses.
+        """
+        if limit < 1:
+            raise InvalidOptionError(f"limit is {limit}; wanted at least 1")
+        words = list(dict.fromkeys(_WORD.findall(query)))[:_MAX_QUERY_WORDS]
+        if not words:
+            return []
+        # Quoted, each word is a plain string to FTS5, whatever operators it spells.
+        match = " OR ".join(f'"{word}"' for word in words)
+        statement = text(
+            f"SELECT p.document_id, -f.rank AS score FROM (SELECT rowid, rank FROM {schema.FTS_TABLE} "
+            f"WHERE {schema.FTS_TABLE} MATCH :match ORDER BY rank LIMIT :fetch) AS f "
+            "JOIN passages AS p ON p.passage_id = f.rowid ORDER BY f.rank, f.rowid"
+        )
+        with translated(self.path), self._engine.connect() as connection:
+            best: dict[int, float] = {}
+            for row in connection.execute(statement, {"match": match, "fetch": limit * 20}):
+                best.setdefault(row.document_id, float(row.score))
+            chosen = list(best.items())[:limit]
+            rows = connection.exec_driver_sql(
+                _BY_ID["documents"], (_json_list([document_id for document_id, _ in chosen]),)
+            ).mappings()
+            found = {row["document_id"]: document_record(row) for row in rows}
+        return [(found[document_id], score) for document_id, score in chosen if document_id in found]
+
+    def iterate_documents(self) -> Iterator[tuple[DocumentRecord, list[PassageRecord]]]:
+        """The live documents of one generation with their passages, in order of adding, a few at a time in memory."""
+        for document, passages, _ in self.iterate_with_names(names=False):
+            yield document, passages
+
+    def iterate_with_names(
+        self, *, names: bool = True
+    ) -> Iterator[tuple[DocumentRecord, list[PassageRecord], DocumentNames]]:
+        """The same with each document's given aliases and its links, which stay empty without `names`."""
+        documents, passages = schema.documents, schema.passages
+        with translated(self.path), self._engine.connect() as connection:
+            live = documents.c.dead_generation.is_(None)
+            names = names and alias_table_exists(connection)
+            document_rows = connection.execution_options(yield_per=_STREAM_ROWS).execute(
+                select(documents).where(live).order_by(documents.c.document_id)
+            )
+            for partition in document_rows.mappings().partitions(_STREAM_ROWS):
+                chunk = [document_record(row) for row in partition]
+                rows = connection.execute(
+                    select(passages)
+                    .where(passages.c.document_id.in_([document.document_id for document in chunk]))
+                    .order_by(passages.c.passage_id)
+                ).mappings()
+                by_document: dict[int, list[PassageRecord]] = {document.document_id: [] for document in chunk}
+                for row in rows:
+                    by_document[row["document_id"]].append(passage_record(row))
+                given = names_of_documents(connection, list(by_document)) if names else {}
+                for document in chunk:
+                    yield document, by_document[document.document_id], given.get(document.document_id, DocumentNames())
+
+    def op_ids(self, prefix: str) -> list[str]:
+        """The names of the committed operations that begin so."""
+        with translated(self.path), self._engine.connect() as connection:
+            return op_ids_beginning(connection, prefix)
+
+    def info(self) -> KBInfo:
+        """What the knowledge base holds and how large it is; reads all passages' counts, so not for each query."""
+        with translated(self.path), self._engine.connect() as connection:
+            return gather_info(connection, self.path)
+
+
+_BY_ID = {
+    table.name: f"SELECT {', '.join(column.name for column in table.columns)} FROM {table.name} "
+    f"WHERE {key} IN (SELECT value FROM json_each(?))"
+    for table, key in ((schema.documents, "document_id"), (schema.passages, "passage_id"))
+}
+
+
+def _json_list(ids: Collection[int] | NDArray[np.int64]) -> str:
+    # One parameter however many ids, so SQLite keeps one compiled statement.
+    return "[" + ",".join(str(int(value)) for value in ids) + "]"
