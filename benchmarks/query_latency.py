@@ -1,7 +1,8 @@
 """One query from text to resolved answers, a batch of 64, recall of the approximate search, memory, size and opening.
 
 Run: python -m benchmarks.query_latency --kb DIR --queries FILE.jsonl[.gz] [--queries …] [--encoder DIR]
-With an encoder that has sparse heads, and sparse rows in the knowledge base, also without sparse scores.
+With an encoder that has sparse heads, and sparse rows in the knowledge base, also without sparse scores; the other
+strategies too. The environment that `kbengine` sets for itself: GOMP_SPINCOUNT=3000 OPENBLAS_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from adapters.tasks import question, slot_filling
 from benchmarks.measurement import quantiles_ms, resident_bytes, write_result
 from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.query import Query
+from kbengine.query import STRATEGIES, Query
 from storage.reader import KBReader
 
 
@@ -71,6 +72,10 @@ def measure(config: Config) -> dict[str, Any]:
             "sparse_bytes": info.bytes_by_use["sparse"],
             "sparse_weight_0": quantiles_ms(timed(knowledge_base, plain)[0]),
         }
+    strategies = {}
+    for strategy in STRATEGIES:
+        asked = [replace(query, strategy=strategy) for query in queries]
+        strategies[strategy] = quantiles_ms(timed(knowledge_base, asked)[0])
     batches = [queries[i : i + config.batch] for i in range(0, len(queries) - config.batch + 1, config.batch)]
     began = time.perf_counter()
     for batch in batches:
@@ -85,6 +90,7 @@ def measure(config: Config) -> dict[str, Any]:
         "single": single,
         "stages_p50_ms": {name: round(float(np.median([stage[name] for stage in stages])), 2) for name in stages[0]},
         **sparse,
+        "strategies": strategies,
         "batch_of_64_ms_per_query": round(batch_ms, 2),
         "batch_speedup": round(single["mean_ms"] / batch_ms, 2),
         "ann_recall_at_100": round(recall(config.kb, encoder, queries[: config.recall_queries]), 4),

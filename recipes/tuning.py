@@ -156,7 +156,7 @@ def main(
     folder = data_folder(data)
     chosen = [each for each in EXPERIMENTS if not only or each.name in only]
     record = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
-    record = {"machine": machine(), "start": record.get("start", {}), "results": record.get("results", {})}
+    record = {"start": {}, "results": {}} | record
     given = [parse_override(each) for each in settings]
     began = time.monotonic()
     for i, experiment in enumerate(chosen):
@@ -165,7 +165,8 @@ def main(
         seconds = None if left is None else left / (len(chosen) - i)
         named = dataclasses.replace(experiment, name=experiment.name + suffix)
         if not figures_only:
-            record["results"][named.name] = run_experiment(named, kb, folder, Budget(seconds, dev_rows), options)
+            result = run_experiment(named, kb, folder, Budget(seconds, dev_rows), options)
+            record["results"][named.name] = result | {"machine": machine()}
             _write(record, out)
         if not no_figures:
             add_figures(record, named, kb, folder, figure_rows)
