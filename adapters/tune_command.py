@@ -168,5 +168,11 @@ def show_tuned(output: Output, facts: dict[str, Any]) -> None:
         output.table(("development set, signals, measure (%)", "before", "after", "change"), rows)
     if facts["stored"]:
         output.line(f"next: kbengine query --kb KB --encoder {facts['encoder']} …")
+    elif not facts["taught"]:
+        output.line(
+            "no row had a right candidate, so nothing was learned and no encoder stored; 'phrase' and 'joint' want "
+            "answers that stand in the texts: tune with --loss doc, or see whether the gold pages are in the "
+            "knowledge base"
+        )
     else:
         output.line("nothing beat the start on the development set: no encoder was stored")

@@ -40,7 +40,7 @@ def choose_device(choice: str) -> torch.device:
 
 
 def choose_dtype(choice: str, device: torch.device) -> torch.dtype:
-    """Return what training and passages are computed in: "auto" is bfloat16 where the hardware is faster so, else float32.
+    """Return what training and passages are computed in: "auto" is bfloat16 where that is faster, else float32.
 
     Raises:
         InvalidOptionError: the dtype has no such name.

@@ -186,6 +186,10 @@ class TuningTask(TrainingTask[TuningBatch]):
             for source, (n_seen, n_without) in zip(self.sources, last, strict=True)
         }
 
+    def was_taught(self) -> bool:
+        """Return whether any row that was seen had a right candidate; without one, steps follow rounding alone."""
+        return bool((self._counts[..., 0] > self._counts[..., 1]).any())
+
     def extra_state(self) -> dict[str, Tensor]:
         """Return the retrieving copy and the counts."""
         return {_COUNTS: self._counts, **{_REFRESHED + name: each for name, each in self._refreshed.items()}}

@@ -38,11 +38,13 @@ class TunedEncoder:
     """What a tuning gave.
 
     Attributes:
-        info: The stored encoder; None when nothing beat the start on the development set, which is kept then.
+        info: The stored encoder; None when nothing beat the start on the development set, which is kept then, or when
+            nothing was learned.
         report: How the run went.
         rows: By file, the rows learned from.
         unusable: By file and reason, the rows that were left out.
         without_right: By file, rows seen in the last epoch and those of them without a right candidate.
+        taught: Whether any row had a right candidate to learn from.
         run: The directory with log, curves and checkpoints.
     """
 
@@ -51,6 +53,7 @@ class TunedEncoder:
     rows: Counter[str]
     unusable: dict[str, Counter[str]]
     without_right: dict[str, dict[str, int]]
+    taught: bool
     run: Path
 
     def facts(self) -> dict[str, Any]:
@@ -64,6 +67,7 @@ class TunedEncoder:
             "rows": dict(self.rows),
             "unusable_rows": {file: dict(reasons) for file, reasons in self.unusable.items()},
             "last_epoch": self.without_right,
+            "taught": self.taught,
             "steps": report.n_steps,
             "best_step": report.best_step,
             "score_before": report.first_score,
@@ -101,7 +105,8 @@ def tune(
     """Return what came of tuning the knowledge base's own encoder; the result is stored with it under the name.
 
     The index and the encoder's passage side stay as they are. With a development score the best weights are stored, and
-    nothing is when none of them beats the start; without one the last are.
+    nothing is when none of them beats the start; without one the last are. Nothing is stored either when no row had a
+    right candidate.
 
     Args:
         knowledge_base: what is searched.
@@ -148,8 +153,8 @@ def tune(
     run = run or run_directory(knowledge_base.path, name)
     report = train(task, options.loop, run, resume=resume, processes=processes, progress=progress, stop=stop)
     counted = Counter(row.source for row in prepared.rows)
-    result = TunedEncoder(None, report, counted, prepared.unusable, task.without_right(), run)
-    if processes.is_main and (report.best_step is None or report.best_step > 0):
+    result = TunedEncoder(None, report, counted, prepared.unusable, task.without_right(), task.was_taught(), run)
+    if processes.is_main and result.taught and (report.best_step is None or report.best_step > 0):
         info = store_tuned(
             knowledge_base.path,
             name,

@@ -216,6 +216,16 @@ def test_rows_that_cannot_teach_are_counted(tmp_path) -> None:
     assert done.without_right["third"] == {"seen": 1, "without_right_candidate": 1}
 
 
+def test_rows_without_any_right_candidate_leave_nothing_behind(tmp_path) -> None:
+    """Steps along rounding errors are not stored as an encoder, without a development score either."""
+    rows = [TuningRow("a", "f", "question", Query.question("where"), answers=frozenset(("not in the text",)))]
+    with open_world(tmp_path) as knowledge_base:
+        done = tune(knowledge_base, rows, "t", fast_options(epochs=2))
+
+        assert done.info is None and not done.taught
+        assert knowledge_base.tuned_encoders() == []
+
+
 def test_what_cannot_be_begun_is_refused(tmp_path) -> None:
     """A name in use, a bad name, no usable row, an encoder of no directory, another run's directory."""
     from kbengine.encoders.encoder import Encoder
