@@ -76,7 +76,7 @@ def _processor() -> Finding:
 
     device = choose_device("auto")
     fast = choose_dtype("auto", device) == torch.bfloat16
-    speed = "passages in bfloat16" if fast else "passages in float32, about half as fast: no bfloat16 unit"
+    speed = "passages in bfloat16" if fast else "passages in float32: this processor is not faster in bfloat16"
     return Finding("device", "ok" if fast else "note", f"{device}; {torch.get_num_threads()} threads; {speed}")
 
 
