@@ -12,8 +12,8 @@ from kbengine.errors import InvalidOptionError
 DTypeChoice = Literal["auto", "float32", "bfloat16"]
 DTYPES: tuple[DTypeChoice, ...] = get_args(DTypeChoice)
 
-# Products in bfloat16, two cores, GFLOP/s, against float32: Zen 4 (AVX-512) twice as many; Xeon with AMX five times;
-# Xeon whose AMX is switched off (AVX-512 alone) 138 against 240. Without any of the instructions it is far slower.
+# Products in bfloat16 against float32: faster on Zen 4 (AVX-512) and on a Xeon with AMX; on two cores of a Xeon that
+# shows AVX-512 alone 138 against 240 GFLOP/s. Without any of the instructions it is far slower.
 _FAST_BF16 = "amx_bf16"
 _FAST_BF16_BUT_FOR_INTEL = "avx512_bf16"
 
