@@ -125,8 +125,8 @@ class KnowledgeBase:
         return knowledge_base
 
     def has_sparse(self, encoder: str | None = None) -> bool:
-        """Return whether sparse scores count with the encoder (by default the one it answers with)."""
-        return self.encoder_for(encoder).sparse is not None
+        """Return whether sparse scores count with the encoder (by default the one it answers with): rows are stored."""
+        return self.encoder_for(encoder).sparse is not None and self._reader.snapshot().has_sparse_rows
 
     def warm_up(self) -> None:
         """Load and check every segment now rather than in the first query.

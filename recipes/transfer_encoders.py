@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.kilt_sets import page_files
 from kbengine.corpus.page_list import read_page_list
 from kbengine.memory import keep_freed_memory
 from kbengine.progress import ProgressSink, progress_for_terminal
@@ -49,30 +50,31 @@ def recipe(init: str) -> EncoderRecipe:
     )
 
 
+def rows_of(sets: Sequence[str] | None, data: Path) -> DataSection:
+    """Return the rows of these sets (None: of all that may be trained on), without the text of the unseen pages."""
+    found = {path.name.partition(".")[0]: path for path in sorted(data.glob("*.train.jsonl*"))}
+    return DataSection(
+        train=tuple(path for name, path in found.items() if name not in NOT_TRAINED and (sets is None or name in sets)),
+        dev=tuple(path for name in DEV_SETS for path in sorted(data.glob(f"{name}.dev.jsonl*"))),
+        pages=page_files(data),
+        exclude_pages=data / "unseen_pages.txt",
+        limit=N_ROWS,
+    )
+
+
 def make(
     name: str, sets: Sequence[str] | None, data: Path, work: Path, init: str, sink: ProgressSink, stop: Stop
 ) -> None:
-    """Train on rows of these sets (None: of all that may be trained on) and on cloze questions."""
-    out, unseen = work / name, data / "unseen_pages.txt"
+    """Train on rows of these sets and on cloze questions, unless it is done."""
+    out = work / name
     if out.exists():
         return
-    found = {path.name.partition(".")[0]: path for path in sorted(data.glob("*.train.jsonl*"))}
-    names = (
-        [each for each in found if each not in NOT_TRAINED]
-        if sets is None
-        else [each for each in sets if each in found]
-    )
-    section = DataSection(
-        train=tuple(found[each] for each in names),
-        dev=tuple(path for each in DEV_SETS for path in sorted(data.glob(f"{each}.dev.jsonl*"))),
-        pages=tuple(sorted(data.glob("*.pages.jsonl*"))),
-        exclude_pages=unseen,
-        limit=N_ROWS,
-    )
-    plan = recipe(init)
+    plan, section = recipe(init), rows_of(sets, data)
     examples = read_examples(section, seed=plan.loop.seed, progress=sink)
     pages = tuple(path for each in CLOZE_PAGES for path in sorted(data.glob(f"{each}.pages.jsonl*")))
-    cloze = list(adapt_examples(DataSection(adapt=pages), read_page_list(unseen), seed=plan.loop.seed))
+    cloze = list(
+        adapt_examples(DataSection(adapt=pages), read_page_list(data / "unseen_pages.txt"), seed=plan.loop.seed)
+    )
     drawn = random.Random(plan.loop.seed).sample(cloze, min(N_CLOZE, len(cloze)))
     trained = train_on(
         replace(examples, train=(*examples.train, *drawn)), plan, out, resume=True, progress=sink, stop=stop

@@ -8,6 +8,7 @@ import pytest
 
 from recipes.learning_curves import SUBJECTS, drawn, plot, table
 from recipes.transfer import VISITS, epochs_of, gold_pages, sizes
+from recipes.transfer_encoders import QUESTION_SETS, rows_of
 
 
 def test_curves_end_with_all_rows() -> None:
@@ -37,6 +38,18 @@ def test_sets_that_no_task_may_learn_from_are_scored_only() -> None:
     assert not learned & {"el_news", "cmudog", "inscit"}
     assert {name for subject in SUBJECTS for name in subject.transfer} == {"el_news", "cmudog", "inscit"}
     assert "el_wikilinks_easy" not in SUBJECTS[1].dev
+
+
+def test_the_start_sees_no_row_of_what_it_is_tuned_for_and_nothing_of_unseen_pages(tmp_path) -> None:
+    """Questions alone; its counterpart sees all tasks but the transfer sets."""
+    for name in ("squad", "knet", "el_human", "el_news", "topicalchat", "cmudog"):
+        (tmp_path / f"{name}.train.jsonl.gz").touch()
+
+    start, full = (rows_of(sets, tmp_path) for sets in (QUESTION_SETS, None))
+
+    assert [path.name.partition(".")[0] for path in start.train] == ["squad"]
+    assert [path.name.partition(".")[0] for path in full.train] == ["el_human", "knet", "squad", "topicalchat"]
+    assert start.exclude_pages == full.exclude_pages == tmp_path / "unseen_pages.txt"
 
 
 def cell(encoder: str, rows: int, value: float) -> dict[str, object]:

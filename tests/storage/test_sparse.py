@@ -160,8 +160,8 @@ def test_merging_compacting_and_filtering_keep_the_rows(kb: Path) -> None:
     assert verify(kb, deep=True, reencode=reencode).clean
 
 
-def test_sparse_rows_can_be_dropped(kb: Path, tmp_path: Path) -> None:
-    """In place and in a copy: nothing else changes, plain additions are taken, and there is nothing more to drop."""
+def test_sparse_rows_can_be_dropped(kb: Path) -> None:
+    """Nothing else changes, plain additions are taken from then on, and there is nothing more to drop."""
     with KBReader.open(kb) as reader:
         before, vectors = reader.info().bytes_by_use, reader.snapshot().vectors(np.arange(20))
         assert reader.snapshot().has_sparse_rows

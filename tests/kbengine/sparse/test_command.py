@@ -102,12 +102,14 @@ def test_sparse_rows_can_be_dropped_while_others_search(tmp_path: Path, pages: P
     assert copied.returncode == 0, copied.stderr
     with KnowledgeBase.open(kb, encoder) as knowledge_base:
         assert knowledge_base.search("lighthouse", k=1).hits
+        assert knowledge_base.has_sparse()
         done = kbengine("reindex", "--kb", kb, "--drop-sparse", "--yes", "--json")
         assert done.returncode == 0, done.stderr
         (hit,) = knowledge_base.search("lighthouse", k=1, explain=True).hits
         assert hit.parts is not None and hit.parts.sparse == 0
         knowledge_base.add([{"id": "new", "title": "New", "text": "A lighthouse in the far north."}])
         assert knowledge_base.info().bytes_by_use["sparse"] == 0
+        assert not knowledge_base.has_sparse()
     assert kbengine("verify", "--deep", "--kb", kb).returncode == 0
     assert json.loads(kbengine("info", "--kb", tmp_path / "copy", "--json").stdout)["bytes_by_use"]["sparse"] == 0
 
