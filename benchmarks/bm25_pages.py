@@ -15,7 +15,7 @@ from typing import Any
 import Stemmer
 
 from adapters.kilt import PageProvenance, Prediction, SubmissionWriter, read_inputs
-from adapters.tasks import END_MENTION, SEPARATOR, START_MENTION, Task
+from adapters.tasks.task import END_MENTION, SEPARATOR, START_MENTION, Task
 from benchmarks.kilt_sets import read_pages
 
 DEPTH = 20

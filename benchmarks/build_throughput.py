@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks.measurement import write_result
-from kbengine.building import chunks
+from kbengine.build.document_encoder import chunks
 from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.encoder import Encoder, PassageText
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from benchmarks.measurement import quantiles_ms, resident_bytes, write_result
 from benchmarks.query_latency import Config as QueryConfig
 from benchmarks.query_latency import read_queries
+from kbengine.build.reindexing import ReindexOptions, reindex
 from kbengine.encoders.encoder import Encoder
 from kbengine.progress import progress_for_terminal
-from kbengine.reindexing import ReindexOptions, reindex
 from storage.index_kind import INDEX_KINDS, IndexKind
 from storage.reader import KBReader
 

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.tuning_files import tuning_rows
+from adapters.tuning.tuning_files import tuning_rows
 from benchmarks.kilt_sets import data_folder, page_files, set_files
 from benchmarks.measurement import write_result
 from benchmarks.ranking_scores import TOP, RankedSet
 from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder, PassageText
-from kbengine.query import Weights
-from kbengine.scoring import best_phrases
+from kbengine.search.query import Weights
+from kbengine.search.scoring import best_phrases
 from storage.codes import common_scale, dequantise, quantise
 
 SETS = ("squad", "newwiki", "qed", "nqopen", "docred", "knet")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from adapters.predicting import task_of_file
-from adapters.tasks import Task
+from adapters.kilt.predicting import task_of_file
+from adapters.tasks.task import Task
 
 DATA_VARIABLE = "KBENGINE_KILT_DATA"
 

@@ -15,8 +15,8 @@ from typing import Any
 from adapters.errors import MissingExtraError
 from adapters.kilt import score_files, score_retrieval_files
 from adapters.kilt.plot import plot_recall
-from adapters.predicting import PredictOptions, PredictReport, predict_file, task_of_file
-from adapters.tasks import Task
+from adapters.kilt.predicting import PredictOptions, PredictReport, predict_file, task_of_file
+from adapters.tasks.task import Task
 from benchmarks.bm25_pages import PageRanker
 from benchmarks.kilt_sets import (
     DATA_VARIABLE,
@@ -31,12 +31,12 @@ from benchmarks.kilt_sets import (
     set_files,
 )
 from benchmarks.measurement import RESULTS, write_result
-from kbengine.builder import CorpusOptions, build
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.encoders.encoder import Encoder
-from kbengine.filtering import DEFAULT_FILTER
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.progress import progress_for_terminal
-from kbengine.query import Weights
+from kbengine.search.query import Weights
 
 KS = (1, 2, 5, 10, 20)
 DENSE = Weights(phrase=0.0, passage=1.0, lexical=0.0)

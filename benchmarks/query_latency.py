@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from adapters.tasks import question, slot_filling
+from adapters.tasks.task import question, slot_filling
 from benchmarks.measurement import quantiles_ms, resident_bytes, write_result
 from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.query import STRATEGIES, Query
+from kbengine.search.query import STRATEGIES, Query
 from storage.reader import KBReader
 
 

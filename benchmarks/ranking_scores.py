@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adapters.answering import answer_of
-from adapters.calibration import default_weights
 from adapters.kilt.downstream import answer_scores
+from adapters.kilt.predicting import task_of_file
 from adapters.kilt.retrieval import PAGE_KEYS, r_precision
-from adapters.predicting import task_of_file
-from adapters.tuning_files import GoldRow, TaskFile, read_gold_rows, tuning_rows
+from adapters.tasks.answering import answer_of
+from adapters.tasks.calibration import default_weights
+from adapters.tuning.tuning_files import GoldRow, TaskFile, read_gold_rows, tuning_rows
 from benchmarks.kilt_sets import RETRIEVAL_ONLY, macro
-from kbengine.query import Effort, SearchOptions
-from kbengine.results import Hit
-from kbengine.searcher import Searcher
-from kbengine.tuning.candidates import PHRASES_ALONE
+from kbengine.learning.tuning.candidates import PHRASES_ALONE
+from kbengine.search.query import Effort, SearchOptions
+from kbengine.search.results import Hit
+from kbengine.search.searcher import Searcher
 
 WAYS = ("phrase", "fused")
 """By phrase vectors alone, and with the task's weights of all signals."""

@@ -19,17 +19,17 @@ from benchmarks.kilt_sets import DATA_VARIABLE, HALVES, Half, data_folder, half_
 from benchmarks.measurement import write_result
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.encoder import Encoder, PassageText
+from kbengine.encoders.sparse.checkpoint import read_sparse
+from kbengine.encoders.sparse.encoding import SparseEncoder
+from kbengine.encoders.sparse.grams import content_ids
+from kbengine.encoders.sparse.model import SparseHeads
 from kbengine.encoders.tokenization import TextTokenizer
-from kbengine.sparse.batches import Featurizer
-from kbengine.sparse.checkpoint import read_sparse
-from kbengine.sparse.encoding import SparseEncoder
-from kbengine.sparse.grams import content_ids
-from kbengine.sparse.model import SparseHeads
-from kbengine.sparse.options import SparseOptions
-from kbengine.sparse.task import SparseTask
-from kbengine.training.encoder_training import read_examples
-from kbengine.training.processes import join_processes
-from kbengine.training.recipe import DataSection
+from kbengine.learning.loop.processes import join_processes
+from kbengine.learning.phrases.encoder_training import read_examples
+from kbengine.learning.phrases.recipe import DataSection
+from kbengine.learning.sparse.batches import Featurizer
+from kbengine.learning.sparse.options import SparseOptions
+from kbengine.learning.sparse.task import SparseTask
 from recipes.sparse import DEV_ROWS, TRAINED_ON
 from storage.sparse_rows import sparse_arrays
 

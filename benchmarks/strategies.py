@@ -17,16 +17,16 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from adapters.calibration import default_weights
 from adapters.kilt import score_files, score_retrieval_files
-from adapters.predicting import PredictOptions, predict_file
-from adapters.tasks import Task, task_query
+from adapters.kilt.predicting import PredictOptions, predict_file
+from adapters.tasks.calibration import default_weights
+from adapters.tasks.task import Task, task_query
 from benchmarks.kilt_sets import DATA_VARIABLE, RETRIEVAL_ONLY, by_task, data_folder, half_rows, set_files
 from benchmarks.measurement import RESULTS, write_result
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.query import STRATEGIES, Strategy, Weights
+from kbengine.search.query import STRATEGIES, Strategy, Weights
 
 SPARSE_WEIGHTS = (0.25, 0.5, 1.0, 1.5)
 LEXICAL_FACTORS = (0.5, 1.0)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measurement import quantiles_ms, write_result
-from kbengine.building import DocumentEncoder
+from kbengine.build.document_encoder import DocumentEncoder
+from kbengine.build.filtering import FilterOptions
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.filtering import FilterOptions
 from kbengine.knowledge_base import KnowledgeBase
 from storage.reader import KBReader
 from storage.writer import KBWriter

@@ -21,9 +21,9 @@ from adapters.kilt.plot import new_figure, write_figure
 from benchmarks.kilt_sets import data_folder, set_files
 from benchmarks.measurement import write_result
 from benchmarks.ranking_scores import RankedSet, rank_sets, with_macro
-from kbengine.filtering import FilterOptions
+from kbengine.build.filtering import FilterOptions
+from kbengine.build.reindexing import ReindexOptions, reindex
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.reindexing import ReindexOptions, reindex
 from storage.durable import write_durably
 
 FRACTIONS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05)

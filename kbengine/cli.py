@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kbengine import __version__
-from kbengine.threads import set_thread_defaults
+from kbengine.terminal.threads import set_thread_defaults
 
 if TYPE_CHECKING:
-    from kbengine.console import Output
     from kbengine.encoders.device import DTypeChoice
+    from kbengine.terminal.console import Output
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,21 +63,30 @@ def corpus_options(function: F) -> F:
 
 
 LAZY_COMMANDS = {
-    "query": ("adapters.query_command", "Ask a knowledge base a question, or anything the other tasks take."),
-    "calibrate": ("adapters.calibrate_command", "Fit weights, probabilities and a threshold for a task; save them."),
-    "aliases": ("kbengine.commands.aliases", "Other names of documents: list, look up, add, delete, import."),
-    "predict": ("adapters.commands", "Answer a KILT task file: a leaderboard submission."),
-    "score": ("adapters.commands", "Score a submission as the official KILT evaluation does."),
+    "query": ("adapters.commands.query", "Ask a knowledge base a question, or anything the other tasks take."),
+    "calibrate": ("adapters.commands.calibrate", "Fit weights, probabilities and a threshold for a task; save them."),
+    "aliases": ("kbengine.terminal.aliases_command", "Other names of documents: list, look up, add, delete, import."),
+    "predict": ("adapters.commands.kilt", "Answer a KILT task file: a leaderboard submission."),
+    "score": ("adapters.commands.kilt", "Score a submission as the official KILT evaluation does."),
     "serve": ("web.commands", "Serve a knowledge base: JSON API, web page, metrics."),
     "key": ("web.commands", "Make, list and revoke API keys."),
-    "lint": ("adapters.commands", "Find what would be rejected or score zero, before uploading."),
-    "reindex": ("kbengine.commands.reindex", "Fewer tokens or another index from what is stored, nothing encoded."),
-    "evaluate": ("adapters.evaluate_command", "Measure reading: encoder, reader, or BM25 with a reader."),
-    "densephrases": ("kbengine.commands.densephrases", "Import DensePhrases' checkpoints, phrase dumps and indexes."),
-    "questions": ("kbengine.commands.questions", "Make training questions from a corpus."),
-    "tune": ("adapters.tune_command", "Tune the query encoder for a task on a knowledge base that stays as it is."),
-    "encoders": ("kbengine.commands.encoders", "Encoders tuned for a knowledge base: list, delete."),
-    "train": ("kbengine.commands.training", "Train a phrase encoder, a reader, or adapt an encoder to a corpus."),
+    "lint": ("adapters.commands.kilt", "Find what would be rejected or score zero, before uploading."),
+    "reindex": (
+        "kbengine.terminal.reindex_command",
+        "Fewer tokens or another index from what is stored, nothing encoded.",
+    ),
+    "evaluate": ("adapters.commands.evaluate", "Measure reading: encoder, reader, or BM25 with a reader."),
+    "densephrases": (
+        "kbengine.terminal.densephrases_command",
+        "Import DensePhrases' checkpoints, phrase dumps and indexes.",
+    ),
+    "questions": ("kbengine.terminal.questions_command", "Make training questions from a corpus."),
+    "tune": ("adapters.commands.tune", "Tune the query encoder for a task on a knowledge base that stays as it is."),
+    "encoders": ("kbengine.terminal.encoders_command", "Encoders tuned for a knowledge base: list, delete."),
+    "train": (
+        "kbengine.terminal.training_commands",
+        "Train a phrase encoder, a reader, or adapt an encoder to a corpus.",
+    ),
 }
 """Commands that live with their layer: the module is imported when one is called, not to list them."""
 
@@ -156,10 +165,10 @@ def build(
     kbengine export, or a folder of .txt, .md and .html files.
     Example: kbengine build pages/*.jsonl.gz --kb my-kb --keep-fraction 0.3
     """
-    from kbengine.builder import CorpusOptions, describe
-    from kbengine.builder import build as build_kb
+    from kbengine.build.builder import CorpusOptions, describe
+    from kbengine.build.builder import build as build_kb
+    from kbengine.build.filtering import DEFAULT_FILTER, FilterOptions
     from kbengine.encoders.encoder import Encoder
-    from kbengine.filtering import DEFAULT_FILTER, FilterOptions
     from kbengine.progress import progress_for_terminal
 
     filter_options = FilterOptions(threshold=filter_threshold, keep_fraction=keep_fraction)
@@ -205,7 +214,7 @@ def add(
     \b
     Example: kbengine add new-pages.jsonl --kb my-kb
     """
-    from kbengine.builder import CorpusOptions, add_corpus, describe
+    from kbengine.build.builder import CorpusOptions, add_corpus, describe
     from kbengine.encoders.encoder import Encoder
     from kbengine.progress import progress_for_terminal
     from storage.reader import KBReader
@@ -281,7 +290,7 @@ def verify(kb: Path, deep: bool, do_repair: bool, as_json: bool) -> None:
     \b
     Example: kbengine verify --deep --kb my-kb
     """
-    from kbengine.checking import repair_kb, verify_kb
+    from kbengine.build.checking import repair_kb, verify_kb
 
     repaired = repair_kb(kb) if do_repair else []
     report = verify_kb(kb, deep=deep)
@@ -307,7 +316,7 @@ def info(kb: Path, as_json: bool) -> None:
     \b
     Example: kbengine info --kb my-kb
     """
-    from kbengine.facts import kb_facts
+    from kbengine.terminal.facts import kb_facts
     from storage.reader import KBReader
 
     with KBReader.open(kb, allow_incomplete=True) as reader:
@@ -332,7 +341,7 @@ def export(kb: Path, out: Path | None) -> None:
     \b
     Example: kbengine export --kb my-kb --out documents.jsonl.zst
     """
-    from kbengine.exporting import export_to
+    from kbengine.build.exporting import export_to
     from storage.reader import KBReader
 
     with KBReader.open(kb) as reader:
@@ -372,8 +381,8 @@ def demo(kb: Path, serve: bool, port: int, as_json: bool) -> None:
     \b
     Example: kbengine demo
     """
-    from adapters.answer_text import demo_asker
-    from kbengine.demonstration import run_demo
+    from adapters.commands.answer_text import demo_asker
+    from kbengine.terminal.demonstration import run_demo
 
     output = _output(as_json)
     run_demo(kb, output, demo_asker(output))
@@ -391,7 +400,7 @@ def doctor(as_json: bool) -> None:
     \b
     Example: kbengine doctor
     """
-    from kbengine.doctor import diagnose
+    from kbengine.terminal.doctor import diagnose
 
     output = _output(as_json)
     findings = diagnose()
@@ -401,7 +410,7 @@ def doctor(as_json: bool) -> None:
 
 
 def _output(as_json: bool) -> Output:
-    from kbengine.console import Output
+    from kbengine.terminal.console import Output
 
     return Output(sys.stdout, as_json=as_json)
 

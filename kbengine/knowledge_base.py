@@ -9,20 +9,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
+from kbengine.build.filtering import FilterOptions
+from kbengine.build.identity import check_encoder
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
+from kbengine.encoders.agreement import agreeing_encoder
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
-from kbengine.filtering import FilterOptions
-from kbengine.identity import check_encoder
-from kbengine.query import Effort, Query, SearchOptions, Strategy, Unit, Weights
-from kbengine.sparse.agreement import agreeing_encoder
+from kbengine.search.query import Effort, Query, SearchOptions, Strategy, Unit, Weights
 from storage.alias_records import NewAlias
 
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
-    from kbengine.results import SearchResult
-    from kbengine.searcher import Searcher
-    from kbengine.tuning.tuned_encoders import TunedInfo
+    from kbengine.encoders.tuned_encoders import TunedInfo
+    from kbengine.search.results import SearchResult
+    from kbengine.search.searcher import Searcher
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
     from storage.gpu import IndexDevice
@@ -66,7 +66,7 @@ class KnowledgeBase:
     def __init__(
         self, path: Path, encoder: Encoder, options: KnowledgeBaseOptions, *, tuned: str | None = None
     ) -> None:
-        from kbengine.tuning.tuned_encoders import TunedEncoders
+        from kbengine.encoders.tuned_encoders import TunedEncoders
         from storage.reader import KBReader
 
         self.path = path
@@ -158,7 +158,7 @@ class KnowledgeBase:
         """Return the answer to one query, or a list of answers to a list of queries, in order.
 
         Args:
-            query: a question, a `Query` (see `adapters.tasks` for the other tasks), or a sequence of them.
+            query: a question, a `Query` (see `adapters.tasks.task` for the other tasks), or a sequence of them.
             **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there
                 are no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`,
                 `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it),
@@ -183,7 +183,7 @@ class KnowledgeBase:
             UnknownEncoderError: the knowledge base has no encoder of the name.
             EncoderMismatchError: it makes other passage vectors than the stored ones.
         """
-        from kbengine.searcher import Searcher
+        from kbengine.search.searcher import Searcher
 
         if encoder is None or isinstance(encoder, str):
             return Searcher(self._reader, self.encoder_for(encoder))
@@ -205,7 +205,7 @@ class KnowledgeBase:
 
     def tuned_encoders(self) -> list[TunedInfo]:
         """Return what is known of each encoder tuned for this knowledge base, by name."""
-        from kbengine.tuning.tuned_encoders import tuned_infos
+        from kbengine.encoders.tuned_encoders import tuned_infos
 
         return tuned_infos(self.path)
 
@@ -235,8 +235,8 @@ class KnowledgeBase:
             StorageFullError: no space; nothing was changed.
             LockedError: another process is writing.
         """
-        from kbengine.builder import stored_threshold
-        from kbengine.building import DocumentEncoder
+        from kbengine.build.builder import stored_threshold
+        from kbengine.build.document_encoder import DocumentEncoder
 
         self._reader.snapshot()
         settings = self._reader.settings  # as they are now: a reindexing may have changed them

@@ -32,6 +32,23 @@ class NoProgress:
         """Do nothing."""
 
 
+class Stages:
+    """Turns (what, done, total) into the stages of a progress bar."""
+
+    def __init__(self, progress: ProgressSink) -> None:
+        self._progress = progress
+        self._what = ""
+        self._done = 0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show that `done` of `total` units of `what` are done."""
+        if what != self._what:
+            self._progress.begin(what, total, "")
+            self._what, self._done = what, 0
+        self._progress.advance(done - self._done)
+        self._done = done
+
+
 class ProgressBar:
     """A rich progress bar on stderr with rate and time left."""
 

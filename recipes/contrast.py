@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.encoders.encoder import Encoder, PassageText
-from kbengine.reading.small_corpus import PhraseCorpus
-from kbengine.training.examples import TrainingExample
-from kbengine.training.mining import MinedPassage, is_negative, query_text
-from kbengine.training.passage_index import PassageIndex
+from kbengine.learning.data.examples import TrainingExample
+from kbengine.learning.data.mining import MinedPassage, is_negative, query_text
+from kbengine.learning.data.passage_index import PassageIndex
+from kbengine.learning.reading.small_corpus import PhraseCorpus
 
 Scores = Literal["phrase", "passage"]
 Float64 = NDArray[np.float64]

@@ -22,19 +22,19 @@ from kbengine.corpus.page_list import read_page_list
 from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.config import Architecture
 from kbengine.encoders.encoder import Encoder
-from kbengine.memory import keep_freed_memory
+from kbengine.learning.data.mining import MinedPassage
+from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
+from kbengine.learning.loop.memory import keep_freed_memory
+from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
+from kbengine.learning.phrases.encoder_training import Examples, adapt_examples, read_examples, train_on
+from kbengine.learning.phrases.initial import ModelOptions
+from kbengine.learning.phrases.phrase_task import LossOptions
+from kbengine.learning.phrases.recipe import DataSection, EncoderRecipe
+from kbengine.learning.reading.evaluation import ReadingOptions, evaluate_reading
+from kbengine.learning.reading.reader import Reader
+from kbengine.learning.reading.training_run import ReaderRecipe, train_reader_on
 from kbengine.progress import ProgressSink, progress_for_terminal
-from kbengine.reading.evaluation import ReadingOptions, evaluate_reading
-from kbengine.reading.reader import Reader
-from kbengine.reading.training_run import ReaderRecipe, train_reader_on
-from kbengine.threads import set_thread_defaults
-from kbengine.training.encoder_training import Examples, adapt_examples, read_examples, train_on
-from kbengine.training.initial import ModelOptions
-from kbengine.training.interruption import Stop, stop_on_interrupt
-from kbengine.training.mining import MinedPassage
-from kbengine.training.options import LoopOptions, OptimizerOptions
-from kbengine.training.phrase_task import LossOptions
-from kbengine.training.recipe import DataSection, EncoderRecipe
+from kbengine.terminal.threads import set_thread_defaults
 from recipes.contrast import Scores, contrast
 from recipes.findings_page import FIGURE, measured, page
 

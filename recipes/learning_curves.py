@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from adapters.kilt.plot import new_figure, write_figure
-from adapters.tasks import Task
-from kbengine.tuning.losses import Loss
+from adapters.tasks.task import Task
+from kbengine.learning.tuning.losses import Loss
 
 
 @dataclass(frozen=True)

@@ -23,17 +23,17 @@ from typing import Any, TypeVar
 from kbengine.corpus.page_list import read_page_list
 from kbengine.encoders.checkpoint import read_checkpoint, write_checkpoint
 from kbengine.encoders.encoder import Encoder
-from kbengine.memory import keep_freed_memory
+from kbengine.learning.data.examples import TrainingExample
+from kbengine.learning.data.report import DataReport
+from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
+from kbengine.learning.loop.memory import keep_freed_memory
+from kbengine.learning.loop.report import REPORT_FILE
+from kbengine.learning.phrases.encoder_training import Examples, adapt_examples, read_examples, run_directory, train_on
+from kbengine.learning.phrases.recipe import DataSection
+from kbengine.learning.reading.reader import Reader
+from kbengine.learning.reading.training_run import train_reader_on
 from kbengine.progress import ProgressSink, progress_for_terminal
-from kbengine.reading.reader import Reader
-from kbengine.reading.training_run import train_reader_on
-from kbengine.threads import set_thread_defaults
-from kbengine.training.data.report import DataReport
-from kbengine.training.encoder_training import Examples, adapt_examples, read_examples, run_directory, train_on
-from kbengine.training.examples import TrainingExample
-from kbengine.training.interruption import Stop, stop_on_interrupt
-from kbengine.training.recipe import DataSection
-from kbengine.training.report import REPORT_FILE
+from kbengine.terminal.threads import set_thread_defaults
 from recipes.model_card import model_card
 from recipes.plan import NOT_TRAINED, PLANS, Plan, plan_of
 from recipes.scoring import score_encoder

@@ -23,19 +23,19 @@ from typing import Any
 import click
 import numpy as np
 
-from adapters.predicting import task_of_file
-from adapters.tuning import TuneRequest, tune_files
-from adapters.tuning_files import TaskFile
-from adapters.tuning_scores import ScoreOptions
+from adapters.kilt.predicting import task_of_file
+from adapters.tuning.tuning import TuneRequest, tune_files
+from adapters.tuning.tuning_files import TaskFile
+from adapters.tuning.tuning_scores import ScoreOptions
 from benchmarks.kilt_sets import data_folder, set_files
 from benchmarks.measurement import RESULTS, machine
 from benchmarks.ranking_scores import WAYS, RankedSet, RowScores, figures_of, rank_rows, with_macro
+from kbengine.build.reindexing import ReindexOptions, reindex
 from kbengine.encoders.encoder import Encoder
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.query import Effort
-from kbengine.reindexing import ReindexOptions, reindex
-from kbengine.training.options import OptimizerOptions
-from kbengine.tuning.options import TuningLoop, TuningOptions
+from kbengine.learning.loop.options import OptimizerOptions
+from kbengine.learning.tuning.options import TuningLoop, TuningOptions
+from kbengine.search.query import Effort
 from storage.durable import write_durably
 
 SETS = ("squad", "newwiki", "qed", "nqopen", "docred", "knet")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adapters.predicting import task_of_file
+from adapters.kilt.predicting import task_of_file
 from benchmarks.kilt_sets import RETRIEVAL_ONLY, TARGETS, limited, macro, page_files, set_files
 from benchmarks.quality import predict, score
-from kbengine.builder import CorpusOptions, build
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.encoders.encoder import Encoder
-from kbengine.filtering import DEFAULT_FILTER
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.progress import progress_for_terminal
-from kbengine.query import Weights
+from kbengine.search.query import Weights
 
 WEIGHTS: dict[str, Weights | None] = {"phrase": Weights(phrase=1.0, passage=0.0, lexical=0.0), "fused": None}
 """Phrases alone; and each task's own weights."""

@@ -16,14 +16,14 @@ from typing import Any
 
 from benchmarks.kilt_sets import half_rows, page_files
 from benchmarks.strategies import Config, markdown, measure
-from kbengine.builder import CorpusOptions, build
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
-from kbengine.filtering import DEFAULT_FILTER
+from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
+from kbengine.learning.phrases.recipe import DataSection
+from kbengine.learning.sparse.training_run import SparseModelOptions, SparseRecipe, run_sparse_training
 from kbengine.progress import ProgressSink, progress_for_terminal
-from kbengine.sparse.training_run import SparseModelOptions, SparseRecipe, run_sparse_training
-from kbengine.threads import set_thread_defaults
-from kbengine.training.interruption import Stop, stop_on_interrupt
-from kbengine.training.recipe import DataSection
+from kbengine.terminal.threads import set_thread_defaults
 
 NAME = "minilm-phrase-sparse"
 TRAINED_ON = ("squad", "newwiki", "qed", "nqopen", "docred", "fewrel", "knet")

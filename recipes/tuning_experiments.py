@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.task_files import task_of_file
-from adapters.tuning_files import TaskFile
-from adapters.tuning_scores import Measure
-from kbengine.tuning.losses import Loss
+from adapters.kilt.task_files import task_of_file
+from adapters.tuning.tuning_files import TaskFile
+from adapters.tuning.tuning_scores import Measure
+from kbengine.learning.tuning.losses import Loss
 
 
 @dataclass(frozen=True)

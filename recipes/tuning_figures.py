@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from adapters.calibrating import CalibrateOptions, refit_weights
-from adapters.calibration import default_weights
-from adapters.task_files import task_of_file
-from adapters.tuning_files import TaskFile, read_gold_rows
-from adapters.tuning_scores import MEASURED, DevelopmentScore, ScoreOptions
+from adapters.calibration.calibrating import CalibrateOptions, refit_weights
+from adapters.kilt.task_files import task_of_file
+from adapters.tasks.calibration import default_weights
+from adapters.tuning.tuning_files import TaskFile, read_gold_rows
+from adapters.tuning.tuning_scores import MEASURED, DevelopmentScore, ScoreOptions
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.progress import ProgressSink
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import click
 import torch
 
-from adapters.tuning_files import read_gold_rows
-from adapters.tuning_scores import DevelopmentScore, ScoreOptions
+from adapters.tuning.tuning_files import read_gold_rows
+from adapters.tuning.tuning_scores import DevelopmentScore, ScoreOptions
 from benchmarks.kilt_sets import data_folder
+from kbengine.encoders.deltas import ParameterOptions, decode_deltas
+from kbengine.encoders.tuned_encoders import TunedInfo, store_tuned, tuned_infos
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.tuning.deltas import ParameterOptions, decode_deltas
-from kbengine.tuning.tuned_encoders import TunedInfo, store_tuned, tuned_infos
 from recipes.tuning_experiments import EXPERIMENTS
 from storage.tuned_files import tuned_weights
 

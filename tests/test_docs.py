@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 import pytest
 
-from kbengine.builder import CorpusOptions, build
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import FilterOptions
 from kbengine.cli import cli
 from kbengine.encoders.encoder import Encoder
-from kbengine.filtering import FilterOptions
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
+from kbengine.corpus.span import Span
 from kbengine.encoders.query_input import QuestionInput
-from kbengine.results import Span
-from kbengine.training.examples import TrainingExample
+from kbengine.learning.data.examples import TrainingExample
 
 WHO = ("physicist", "chemist", "author", "woman", "family", "band")
 WHERE = ("paris", "berlin", "tokyo", "brazil", "france", "germany")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from kbengine.console import Output
+    from kbengine.terminal.console import Output
     from web.keys import Scope
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -160,6 +160,6 @@ def _life(text: str | None) -> timedelta | None:
 
 
 def _output(as_json: bool) -> Output:
-    from kbengine.console import Output
+    from kbengine.terminal.console import Output
 
     return Output(sys.stdout, as_json=as_json)

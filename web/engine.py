@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from kbengine.query import SearchOptions
-from kbengine.results import SearchResult
+from kbengine.search.query import SearchOptions
+from kbengine.search.results import SearchResult
 from storage.tuned_files import list_tuned
 from web.batching import BatchingOptions, MicroBatcher
 from web.deadline import Deadline
@@ -20,10 +20,10 @@ from web.verifying import Verification, VerifyState
 from web.writing import Writes
 
 if TYPE_CHECKING:
-    from adapters.answerer import Answerer, AnswerOptions
-    from adapters.answers import TaskAnswer
-    from adapters.requests import TaskRequest
-    from adapters.tasks import Task
+    from adapters.tasks.answerer import Answerer, AnswerOptions
+    from adapters.tasks.answers import TaskAnswer
+    from adapters.tasks.requests import TaskRequest
+    from adapters.tasks.task import Task
     from kbengine.corpus.document import CorpusDocument
     from kbengine.knowledge_base import KnowledgeBase
     from storage.alias_changes import AliasChange
@@ -105,7 +105,7 @@ class Engine:
             StateError: there is no knowledge base, or it is not in a state to be searched.
             CorruptError: a file is not what was written.
         """
-        from adapters.answerer import Answerer
+        from adapters.tasks.answerer import Answerer
         from kbengine.knowledge_base import KnowledgeBase
 
         knowledge_base = KnowledgeBase.open(path)
@@ -397,12 +397,12 @@ class Engine:
             self._knowledge_base.release_writer()
 
     def _verify(self) -> VerifyReport:
-        from kbengine.checking import verify_kb
+        from kbengine.build.checking import verify_kb
 
         return verify_kb(self.path, encoder=self._knowledge_base.encoder)
 
 
 def _answer_options() -> AnswerOptions:
-    from adapters.answerer import AnswerOptions
+    from adapters.tasks.answerer import AnswerOptions
 
     return AnswerOptions()

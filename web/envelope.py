@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.answers import Answer, Evidence, TaskAnswer
 from adapters.kilt.submission import PageProvenance
-from kbengine.results import Hit, SearchResult, Span
-from kbengine.sentences import covering_sentence, sentence_spans
+from adapters.tasks.answers import Answer, Evidence, TaskAnswer
+from kbengine.corpus.sentences import covering_sentence, sentence_spans
+from kbengine.corpus.span import Span
+from kbengine.search.results import Hit, SearchResult
 
 if TYPE_CHECKING:
     from web.engine import Engine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbengine.query import MAX_K
+from kbengine.search.query import MAX_K
 
 QUERY_BODY_BYTES = 1 << 20
 """Body of a query."""

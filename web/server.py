@@ -23,7 +23,7 @@ from web.worker import EngineWorker, OneWorkerArbiter
 if TYPE_CHECKING:
     from flask import Flask
 
-    from kbengine.console import Output
+    from kbengine.terminal.console import Output
 
 BACKLOG = 512
 CLIENT_STALL_S = 60

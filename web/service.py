@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flask import current_app
 from pydantic_core import to_json
 
-from kbengine.query import SearchOptions
+from kbengine.search.query import SearchOptions
 from web.deadline import Deadline
 from web.engine import SearchRequest
 from web.envelope import envelope
@@ -18,10 +18,10 @@ from web.result_cache import ResultCache, cache_tag
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from adapters.answerer import AnswerOptions
-    from adapters.answers import TaskAnswer
-    from adapters.requests import TaskRequest
-    from kbengine.results import SearchResult
+    from adapters.tasks.answerer import AnswerOptions
+    from adapters.tasks.answers import TaskAnswer
+    from adapters.tasks.requests import TaskRequest
+    from kbengine.search.results import SearchResult
     from web.engine import Engine
     from web.keys import KeyFile
     from web.metrics import Metrics

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from adapters.kilt.rouge import rouge_l
-from kbengine.reading.answer_scores import exact_match, f1_score
+from kbengine.learning.reading.answer_scores import exact_match, f1_score
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kbengine.reading.normalise import norm
+from kbengine.corpus.normalise import norm
 
 __all__ = ["norm"]

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine import __version__
-from kbengine.building import CHUNK_PASSAGES, Background
+from kbengine.build.document_encoder import CHUNK_PASSAGES, Background
+from kbengine.build.filtering import FilterOptions
 from kbengine.densephrases.document import DumpDocument, DumpPassage, TokenCounts, dump_passages
 from kbengine.densephrases.phrase_dump import DumpPosition, count_documents, dump_files, read_dump
 from kbengine.errors import (
@@ -21,7 +22,6 @@ from kbengine.errors import (
     InvalidOptionError,
     KnowledgeBaseExistsError,
 )
-from kbengine.filtering import FilterOptions
 from kbengine.progress import NoProgress, ProgressSink
 from storage.records import NewDocument, NewPassage
 from storage.settings import KBSettings

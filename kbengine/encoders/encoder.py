@@ -19,12 +19,12 @@ from kbengine.encoders.config import Architecture, EncoderConfig
 from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
 from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.query_input import QueryIds, QueryInput, query_ids
+from kbengine.encoders.sparse.checkpoint import has_sparse
+from kbengine.encoders.sparse.encoding import SparseEncoder, WindowRows
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
 from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, plan_batches, windows
 from kbengine.errors import EncoderError
-from kbengine.sparse.checkpoint import has_sparse
-from kbengine.sparse.encoding import SparseEncoder, WindowRows
 from storage.sparse_rows import SparsePassage
 from storage.sparse_scores import SparseQuery
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adapters.calibration import SETTING, TaskCalibration, default_weights, with_task
-from adapters.confidence import FEATURES, Confidence, Logistic
-from adapters.tasks import Task
+from adapters.tasks.calibration import SETTING, TaskCalibration, default_weights, with_task
+from adapters.tasks.confidence import FEATURES, Confidence, Logistic
+from adapters.tasks.task import Task
 
 REPORT: dict[str, Any] = {
     "created_at": "2026-01-02T03:04:05+00:00",

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from kbengine.corpus.span import Span
 from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
 from kbengine.errors import EmptyQueryError
-from kbengine.query import Query
-from kbengine.results import DocumentRef, Hit, PassageRef, ScoreParts, SearchResult, Span
+from kbengine.search.query import Query
+from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts, SearchResult
 
 PASSAGE = 'Ulm lies on the Danube. Albert Einstein was born there ("in 1879"). Its minster is tall.'
 UNASKABLE = "\u200b"

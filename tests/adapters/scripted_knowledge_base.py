@@ -8,9 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from kbengine.corpus.span import Span
 from kbengine.errors import EmptyQueryError
-from kbengine.query import Query
-from kbengine.results import DocumentRef, Hit, PassageRef, ScoreParts, SearchResult, Span
+from kbengine.search.query import Query
+from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts, SearchResult
 from tests.adapters.fake_knowledge_base import UNASKABLE, text_of
 
 

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from adapters.answerer import Answerer, AnswerOptions
-from adapters.calibration import default_weights
 from adapters.errors import TaskInputError, UnknownRelationError
-from adapters.parsing import linking_requests
-from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
+from adapters.tasks.answerer import Answerer, AnswerOptions
+from adapters.tasks.calibration import default_weights
+from adapters.tasks.parsing import linking_requests
+from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
+from kbengine.corpus.span import Span
 from kbengine.errors import EmptyQueryError, InvalidOptionError, StateError
-from kbengine.query import Weights
-from kbengine.results import Span
+from kbengine.search.query import Weights
 from tests.adapters.calibrations import calibration, settings_with
 from tests.adapters.fake_knowledge_base import UNASKABLE
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.answering import answer_of, provenance_of, trimmed_span
-from kbengine.results import PassageRef, Span
+from adapters.tasks.answering import answer_of, provenance_of, trimmed_span
+from kbengine.corpus.span import Span
+from kbengine.search.results import PassageRef
 from tests.adapters.fake_knowledge_base import PASSAGE, hit
 
 

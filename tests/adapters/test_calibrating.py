@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from adapters.answerer import Answerer, AnswerOptions
-from adapters.calibrating import CalibrateOptions, calibrate, store
-from adapters.calibration import SETTING, calibrations_of, default_weights
+from adapters.calibration.calibrating import CalibrateOptions, calibrate, store
 from adapters.errors import CalibrationError, RecordError
-from adapters.parsing import request_of
-from adapters.requests import QuestionRequest
+from adapters.tasks.answerer import Answerer, AnswerOptions
+from adapters.tasks.calibration import SETTING, calibrations_of, default_weights
+from adapters.tasks.parsing import request_of
+from adapters.tasks.requests import QuestionRequest
 from kbengine.errors import InvalidOptionError
-from kbengine.query import Weights
+from kbengine.search.query import Weights
 from tests.adapters.calibrations import calibration, settings_with
 from tests.adapters.fake_knowledge_base import UNASKABLE, write_lines
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase

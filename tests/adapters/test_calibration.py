@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from adapters.calibration import (
+from adapters.tasks.calibration import (
     DEFAULT_UNITS,
     SETTING,
     VERSION,
@@ -16,10 +16,10 @@ from adapters.calibration import (
     with_task,
     without_task,
 )
-from adapters.queries import query_of
-from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, task_of
-from kbengine.query import Weights
-from kbengine.results import Span
+from adapters.tasks.queries import query_of
+from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, task_of
+from kbengine.corpus.span import Span
+from kbengine.search.query import Weights
 from tests.adapters.calibrations import calibration, settings_with
 
 ENCODER = "f" * 64

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from adapters.commands import SHOWN_RECORDS, lint, predict, score
+from adapters.commands.kilt import SHOWN_RECORDS, lint, predict, score
 from adapters.errors import MissingExtraError, RecordError, SubmissionError
 from kbengine.errors import InvalidOptionError
 from tests.adapters.fake_knowledge_base import write_lines
@@ -155,7 +155,7 @@ def test_scoring_and_linting_do_not_import_torch(files, command) -> None:
     """They run where no model does, and start at once."""
     arguments = list(files) if command == "score" else [files[1]]
     code = (
-        f"import sys; from adapters.commands import {command}\n"
+        f"import sys; from adapters.commands.kilt import {command}\n"
         "heavy = {'torch', 'faiss', 'numpy', 'transformers'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         f"{command}.main({arguments!r}, standalone_mode=False)\n"
@@ -174,9 +174,9 @@ def test_predict_needs_a_task_for_files_of_other_names(tmp_path) -> None:
 
 def test_predict_writes_a_submission_and_names_bad_records_on_stderr(tmp_path) -> None:
     """The whole way: pages, knowledge base, submission, lint, score; bad records beyond the first are counted."""
-    from kbengine.builder import CorpusOptions, build
+    from kbengine.build.builder import CorpusOptions, build
+    from kbengine.build.filtering import DEFAULT_FILTER
     from kbengine.encoders.encoder import Encoder
-    from kbengine.filtering import DEFAULT_FILTER
 
     demo = Path(__file__).parents[2] / "kbengine" / "demo" / "corpus.jsonl"
     pages = write_lines(tmp_path / "pages.jsonl", demo.read_text(encoding="utf-8").split("\n")[:6])

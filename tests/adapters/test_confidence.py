@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adapters.confidence import FEATURES, MAX_LEAD, Confidence, Logistic, features_of, shares_of
-from adapters.grouping import Group, groups_of, searched_unit
-from adapters.tasks import dialogue, entity_linking, question, slot_filling
-from kbengine.query import Query, Unit, Weights
+from adapters.tasks.confidence import FEATURES, MAX_LEAD, Confidence, Logistic, features_of, shares_of
+from adapters.tasks.grouping import Group, groups_of, searched_unit
+from adapters.tasks.task import dialogue, entity_linking, question, slot_filling
+from kbengine.search.query import Query, Unit, Weights
 from tests.adapters.calibrations import constant
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
 

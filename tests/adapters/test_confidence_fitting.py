@@ -7,9 +7,15 @@ import importlib
 import numpy as np
 import pytest
 
-from adapters.confidence import FEATURES
-from adapters.confidence_fitting import Judgement, ThresholdRule, choose_threshold, figures_at, fit_confidence
+from adapters.calibration.confidence_fitting import (
+    Judgement,
+    ThresholdRule,
+    choose_threshold,
+    figures_at,
+    fit_confidence,
+)
 from adapters.errors import CalibrationError, MissingExtraError
+from adapters.tasks.confidence import FEATURES
 from kbengine.errors import InvalidOptionError
 
 P = np.asarray([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.12, 0.11, 0.1])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from adapters.evaluate_command import evaluate
+from adapters.commands.evaluate import evaluate
 from kbengine.encoders.encoder import Encoder
 from kbengine.errors import UsageError
 from tests.kbengine.small_kb import build_small_kb

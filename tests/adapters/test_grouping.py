@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.grouping import groups_of, searched_unit
-from kbengine.query import Query
-from kbengine.results import Hit
+from adapters.tasks.grouping import groups_of, searched_unit
+from kbengine.search.query import Query
+from kbengine.search.results import Hit
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
 
 

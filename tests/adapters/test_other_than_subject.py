@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.answerer import Answerer, AnswerOptions
-from adapters.other_than_subject import IRREFLEXIVE, impossible_object
-from adapters.relations import RelationTable
-from adapters.requests import QuestionRequest, SlotRequest
+from adapters.tasks.answerer import Answerer, AnswerOptions
+from adapters.tasks.other_than_subject import IRREFLEXIVE, impossible_object
+from adapters.tasks.relations import RelationTable
+from adapters.tasks.requests import QuestionRequest, SlotRequest
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
 
 WORLD = [

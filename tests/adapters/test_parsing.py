@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from adapters.errors import TaskInputError
-from adapters.parsing import dialogue_request, linking_requests, marked_request, request_of, slot_request
-from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, task_of
-from adapters.tasks import TASKS
-from kbengine.results import Span
+from adapters.tasks.parsing import dialogue_request, linking_requests, marked_request, request_of, slot_request
+from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, task_of
+from adapters.tasks.task import TASKS
+from kbengine.corpus.span import Span
 
 TEXT = "From Lincoln to Omaha by train."
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from adapters.kilt import read_guess, score_files
-from adapters.pipeline import BM25, PipelineOptions, run_pipeline
+from adapters.kilt.pipeline import BM25, PipelineOptions, run_pipeline
+from kbengine.corpus.span import Span
 from kbengine.encoders.encoder import Encoder, PassageText
 from kbengine.encoders.query_input import QuestionInput, SlotInput
 from kbengine.errors import InvalidOptionError
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.reading.reader import Reader, Reading
-from kbengine.results import Span
+from kbengine.learning.reading.reader import Reader, Reading
 from tests.adapters.fake_knowledge_base import PASSAGE, UNASKABLE, UNKNOWN, FakeKnowledgeBase
 from tests.kbengine.small_kb import build_small_kb
 from tests.tiny_encoder import write_tiny_encoder

@@ -10,10 +10,10 @@ import pytest
 
 from adapters.errors import RecordError, SubmissionError
 from adapters.kilt import lint, score_files
-from adapters.predicting import PredictOptions, predict_file, task_of_file
-from adapters.tasks import MAX_INPUT_CHARS
+from adapters.kilt.predicting import PredictOptions, predict_file, task_of_file
+from adapters.tasks.task import MAX_INPUT_CHARS
 from kbengine.errors import InvalidOptionError
-from kbengine.query import Weights
+from kbengine.search.query import Weights
 from tests.adapters.calibrations import calibration, settings_with
 from tests.adapters.fake_knowledge_base import UNASKABLE, UNKNOWN, FakeKnowledgeBase, predictions, write_lines
 
@@ -352,11 +352,11 @@ def test_an_input_of_the_longest_length_is_taken(tmp_path) -> None:
 
 def test_predicting_the_demo_corpus_scores_and_lints_clean(tmp_path) -> None:
     """From pages to scores with the real encoder, for every task of the bundled queries."""
-    from kbengine.builder import CorpusOptions, build
-    from kbengine.demonstration import demo_queries
+    from kbengine.build.builder import CorpusOptions, build
+    from kbengine.build.filtering import DEFAULT_FILTER
     from kbengine.encoders.encoder import Encoder
-    from kbengine.filtering import DEFAULT_FILTER
     from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.terminal.demonstration import demo_queries
 
     demo = Path(__file__).parents[2] / "kbengine" / "demo" / "corpus.jsonl"
     pages = demo.read_text(encoding="utf-8").split("\n")[:12]

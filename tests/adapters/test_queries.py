@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from adapters.errors import TaskInputError, UnknownRelationError
-from adapters.parsing import linking_requests, marked_request
-from adapters.queries import left_out_turns, query_of, relation_text
-from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
-from adapters.tasks import MAX_INPUT_CHARS, MAX_TURNS, TURN_DECAY, dialogue, entity_linking, question, slot_filling
+from adapters.tasks.parsing import linking_requests, marked_request
+from adapters.tasks.queries import left_out_turns, query_of, relation_text
+from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
+from adapters.tasks.task import MAX_INPUT_CHARS, MAX_TURNS, TURN_DECAY, dialogue, entity_linking, question, slot_filling
+from kbengine.corpus.span import Span
 from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
-from kbengine.results import Span
 
 
 def test_a_question_is_encoded_and_matched_as_it_is() -> None:

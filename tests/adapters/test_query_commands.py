@@ -11,18 +11,18 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from adapters.answer_text import support_text, why_none
-from adapters.answerer import Answerer, AnswerOptions
-from adapters.calibrate_command import calibrate
+from adapters.commands.answer_text import support_text, why_none
+from adapters.commands.calibrate import calibrate
+from adapters.commands.query import query
 from adapters.errors import TaskInputError, UnknownRelationError
-from adapters.parsing import request_of
-from adapters.query_command import query
-from kbengine.builder import CorpusOptions, build
-from kbengine.demonstration import demo_queries
+from adapters.tasks.answerer import Answerer, AnswerOptions
+from adapters.tasks.parsing import request_of
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import FilterOptions
 from kbengine.encoders.encoder import Encoder
 from kbengine.errors import InvalidOptionError
-from kbengine.filtering import FilterOptions
 from kbengine.knowledge_base import KnowledgeBase
+from kbengine.terminal.demonstration import demo_queries
 from storage.reader import KBReader
 from tests.adapters.fake_knowledge_base import write_lines
 

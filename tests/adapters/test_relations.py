@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.errors import UnknownRelationError
-from adapters.relations import Relation, RelationTable, property_id_of
+from adapters.tasks.relations import Relation, RelationTable, property_id_of
 
 
 @pytest.fixture(scope="module")

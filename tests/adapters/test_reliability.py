@@ -7,8 +7,14 @@ import importlib.util
 import numpy as np
 import pytest
 
+from adapters.calibration.reliability import (
+    brier_score,
+    calibration_error,
+    figures_of,
+    plot_reliability,
+    reliability_bins,
+)
 from adapters.errors import MissingExtraError
-from adapters.reliability import brier_score, calibration_error, figures_of, plot_reliability, reliability_bins
 from kbengine.errors import InvalidOptionError
 
 P = np.asarray([0.05, 0.15, 0.95, 0.95, 1.0])

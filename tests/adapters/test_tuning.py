@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from adapters.calibration import SETTING, calibrations_of
 from adapters.kilt.records import read_gold
-from adapters.tuning_files import TaskFile, read_gold_rows, task_files, tuning_rows
-from adapters.tuning_scores import DevelopmentScore, ScoreOptions, usual_measure
+from adapters.tasks.calibration import SETTING, calibrations_of
+from adapters.tuning.tuning_files import TaskFile, read_gold_rows, task_files, tuning_rows
+from adapters.tuning.tuning_scores import DevelopmentScore, ScoreOptions, usual_measure
 from kbengine.cli import cli
 from kbengine.errors import InvalidOptionError
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.query import Weights
-from tests.kbengine.tuning.tuning_world import PLANTED, open_world
+from kbengine.search.query import Weights
+from tests.kbengine.learning.tuning.tuning_world import PLANTED, open_world
 
 
 def write_rows(path: Path, rows=PLANTED, **provenance) -> Path:
@@ -88,7 +88,7 @@ def test_bad_records_are_named_and_left_out(tmp_path) -> None:
 def test_development_figures_are_those_of_the_evaluator(tmp_path) -> None:
     """EM, page R-precision and KILT-EM of the answers, as predicting and scoring the same file gives them."""
     from adapters.kilt import score_files
-    from adapters.predicting import PredictOptions, predict_file
+    from adapters.kilt.predicting import PredictOptions, predict_file
 
     gold = write_rows(tmp_path / "gold.jsonl")
     file = TaskFile(gold, "question")
@@ -181,7 +181,7 @@ def test_an_encoder_that_is_no_name_is_told(tmp_path) -> None:
 
 def test_options_come_from_recipe_and_command_line(tmp_path) -> None:
     """The command line wins; an unknown option is named."""
-    from adapters.tune_command import tune_request
+    from adapters.commands.tune import tune_request
 
     recipe = tmp_path / "tuning.toml"
     recipe.write_text(
@@ -215,11 +215,11 @@ def test_options_come_from_recipe_and_command_line(tmp_path) -> None:
 
 def test_a_tuned_encoder_has_a_calibration_of_its_own(tmp_path) -> None:
     """Stored under its fingerprint; the answerer takes that of the encoder that answers."""
-    from adapters.answerer import Answerer, AnswerOptions
-    from adapters.calibrating import store
-    from adapters.requests import QuestionRequest
+    from adapters.calibration.calibrating import store
+    from adapters.tasks.answerer import Answerer, AnswerOptions
+    from adapters.tasks.requests import QuestionRequest
     from tests.adapters.calibrations import calibration
-    from tests.kbengine.tuning.test_tuned_encoders import store as store_encoder
+    from tests.kbengine.learning.tuning.test_tuned_encoders import store as store_encoder
 
     with open_world(tmp_path) as knowledge_base:
         info = store_encoder(knowledge_base)

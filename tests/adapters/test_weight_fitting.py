@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from adapters.calibration.weight_fitting import SEEN_WITH, Candidates, candidates_of, fit_weights, grid, judge
 from adapters.kilt.records import Output, Provenance
 from adapters.kilt.retrieval import r_precision
-from adapters.weight_fitting import SEEN_WITH, Candidates, candidates_of, fit_weights, grid, judge
-from kbengine.query import Query, Weights
+from kbengine.search.query import Query, Weights
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
 
 CURRENT = Weights(phrase=1.0, passage=10.0, lexical=2.0)

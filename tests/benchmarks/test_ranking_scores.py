@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ranking_scores import RankedSet, RowScores, figures_of, rank_sets, score_hits, with_macro
-from kbengine.results import DocumentRef, Hit, PassageRef, Span
-from tests.kbengine.tuning.tuning_world import PLANTED, open_world
+from kbengine.corpus.span import Span
+from kbengine.search.results import DocumentRef, Hit, PassageRef
+from tests.kbengine.learning.tuning.tuning_world import PLANTED, open_world
 
 
 def ranked(folder: Path, name: str, gold: list[tuple[str, int]]) -> RankedSet:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.vectors_per_passage import Config, Point, copy_options, measure_all, plot, remove_copies
-from kbengine.filtering import FilterOptions
-from tests.kbengine.tuning.tuning_world import PLANTED, open_world
+from kbengine.build.filtering import FilterOptions
+from tests.kbengine.learning.tuning.tuning_world import PLANTED, open_world
 
 
 def test_a_point_says_what_its_copy_is() -> None:

@@ -15,16 +15,16 @@ import time
 import traceback
 from pathlib import Path
 
-import kbengine.building
-from kbengine.builder import CorpusOptions, build
-from kbengine.filtering import FilterOptions
+import kbengine.build.document_encoder
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import FilterOptions
 from storage.verify import verify
 from tests.kbengine.synthetic_kb import WordEncoder
 
 
 def run_build(kb: Path, corpus: Path) -> None:
     """Build, or go on with the build, in small chunks."""
-    kbengine.building.CHUNK_PASSAGES = 12
+    kbengine.build.document_encoder.CHUNK_PASSAGES = 12
     build(CorpusOptions((corpus,)), kb, encoder=WordEncoder(), filter_options=FilterOptions(keep_fraction=0.6))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kbengine.builder import CorpusOptions, build
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import FilterOptions
 from kbengine.encoders.encoder import Encoder
-from kbengine.filtering import FilterOptions
 from tests.tiny_encoder import SENTENCES
 
 

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from kbengine.alias_import import import_aliases
-from kbengine.builder import CorpusOptions, add_corpus, build, describe
+from kbengine.build.alias_import import import_aliases
+from kbengine.build.builder import CorpusOptions, add_corpus, build, describe
+from kbengine.build.filtering import FilterOptions
 from kbengine.corpus.kilt import parse_kilt
 from kbengine.errors import CorpusError, InvalidOptionError, UnknownDocumentError
-from kbengine.filtering import FilterOptions
 from kbengine.knowledge_base import KnowledgeBase
 from storage.alias_records import NewAlias, NewLink
 from storage.reader import KBReader

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbengine.builder import CorpusOptions, build
-from kbengine.filtering import FilterOptions
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import FilterOptions
 from storage.reader import KBReader
 from storage.verify import verify
 from tests.kbengine.synthetic_kb import WORDS, WordEncoder

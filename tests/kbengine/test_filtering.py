@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbengine.build.filtering import FilterOptions, kept_tokens, resolve_threshold
 from kbengine.errors import InvalidOptionError
-from kbengine.filtering import FilterOptions, kept_tokens, resolve_threshold
 
 
 def test_a_token_is_kept_when_either_logit_reaches_the_threshold():

@@ -9,9 +9,10 @@ from importlib.resources import files
 
 import pytest
 
-from adapters.tasks import task_query
-from kbengine.builder import CorpusOptions, add_corpus, build
-from kbengine.checking import repair_kb, verify_kb
+from adapters.tasks.task import task_query
+from kbengine.build.builder import CorpusOptions, add_corpus, build
+from kbengine.build.checking import repair_kb, verify_kb
+from kbengine.build.filtering import FilterOptions
 from kbengine.encoders.encoder import Encoder
 from kbengine.errors import (
     BuildIncompleteError,
@@ -26,7 +27,6 @@ from kbengine.errors import (
     QueryTooLongError,
     UnknownDocumentError,
 )
-from kbengine.filtering import FilterOptions
 from kbengine.knowledge_base import KnowledgeBase
 
 PAGES = ("basketball", "marie-curie", "lincoln-nebraska", "lincoln-england", "abraham-lincoln", "tokyo")
@@ -182,7 +182,7 @@ class StoppingEncoder:
 
 def test_an_interrupted_build_answers_nothing_and_resumes(corpus, encoder, tmp_path, monkeypatch):
     """The same call goes on where it stopped; the result is that of a build in one go."""
-    monkeypatch.setattr("kbengine.building.CHUNK_PASSAGES", 4)
+    monkeypatch.setattr("kbengine.build.document_encoder.CHUNK_PASSAGES", 4)
     path = tmp_path / "kb"
     with pytest.raises(Interrupted):
         build(CorpusOptions((corpus,)), path, encoder=StoppingEncoder(encoder, 2), filter_options=HALF)

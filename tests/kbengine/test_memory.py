@@ -8,7 +8,7 @@ import sys
 
 CODE = """
 import numpy as np
-from kbengine.memory import keep_freed_memory
+from kbengine.learning.loop.memory import keep_freed_memory
 kept = keep_freed_memory()
 def pages():
     return int(open("/proc/self/statm").read().split()[1]) if kept else 0

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from kbengine.encoders.query_input import QuestionInput
-from kbengine.naming import FORM_FACTORS
-from kbengine.query import Query, SearchOptions, Weights
-from kbengine.searcher import Searcher
+from kbengine.search.naming import FORM_FACTORS
+from kbengine.search.query import Query, SearchOptions, Weights
+from kbengine.search.searcher import Searcher
 from storage.alias_records import NewAlias, NewLink
 from storage.reader import KBReader
 from storage.writer import KBWriter

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbengine.builder import CorpusOptions, add_corpus, build
+from kbengine.build.builder import CorpusOptions, add_corpus, build
+from kbengine.build.filtering import FilterOptions
+from kbengine.build.reindexing import ReindexOptions, reindex
 from kbengine.cli import main
 from kbengine.errors import InvalidOptionError, KnowledgeBaseExistsError
-from kbengine.facts import kb_facts
-from kbengine.filtering import FilterOptions
-from kbengine.reindexing import ReindexOptions, reindex
+from kbengine.terminal.facts import kb_facts
 from storage.reader import KBReader
 from storage.settings import KBSettings
 from storage.verify import verify

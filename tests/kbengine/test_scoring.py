@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbengine.scoring import best_phrases, expand_ranges, merge_ranges
+from kbengine.search.scoring import best_phrases, expand_ranges, merge_ranges
 
 
 def slow_best(start, end, stops, ordinals, longest):

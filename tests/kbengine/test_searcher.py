@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kbengine.errors import InvalidOptionError
-from kbengine.query import UNITS, Query, SearchOptions, Weights
-from kbengine.searcher import Searcher
+from kbengine.search.query import UNITS, Query, SearchOptions, Weights
+from kbengine.search.searcher import Searcher
 from storage.reader import KBReader
 from storage.terms import terms_of
 from storage.writer import KBWriter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from kbengine.threads import set_thread_defaults
+from kbengine.terminal.threads import set_thread_defaults
 
 
 def test_what_the_environment_says_is_left_alone(monkeypatch):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from kbengine.encoders.encoder import Encoder
-from kbengine.training.mining import MinedPassage
+from kbengine.learning.data.mining import MinedPassage
 from recipes.contrast import contrast, hard_negatives, negative_log_share
 from recipes.findings import ROWS, main
 from recipes.findings_page import shown
-from tests.kbengine.training.small_training import examples, write_squad
+from tests.kbengine.learning.phrases.small_training import examples, write_squad
 from tests.tiny_bert import write_bert
 from tests.tiny_encoder import write_tiny_encoder
 

@@ -8,11 +8,11 @@ import json
 import pytest
 
 from kbengine.encoders.encoder import Encoder
+from kbengine.learning.loop.interruption import never
 from kbengine.progress import NoProgress
-from kbengine.training.interruption import never
 from recipes.minilm_phrase import Recipe, main
 from recipes.plan import NOT_TRAINED, full_plan, plan_of
-from tests.kbengine.training.small_training import FACTS
+from tests.kbengine.learning.phrases.small_training import FACTS
 from tests.tiny_bert import write_bert
 from tests.tiny_encoder import SENTENCES
 

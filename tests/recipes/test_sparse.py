@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.kilt_sets import half_rows
 from benchmarks.strategies import combinations
+from kbengine.encoders.sparse.checkpoint import has_sparse
+from kbengine.learning.loop.interruption import never
 from kbengine.progress import NoProgress
-from kbengine.sparse.checkpoint import has_sparse
-from kbengine.training.interruption import never
 from recipes.sparse import NAME, Plan, run, sparse_recipe
-from tests.kbengine.training.small_training import FACTS
+from tests.kbengine.learning.phrases.small_training import FACTS
 from tests.tiny_encoder import write_tiny_encoder
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbengine.tuning.options import read_tuning_options
+from kbengine.learning.tuning.options import read_tuning_options
 from recipes.tuning_experiments import COMMON, EXPERIMENTS
 from recipes.tuning_figures import mean_of, table
 

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForQuestionAnswering
 
 from kbengine.encoders.encoder import PassageText
 from kbengine.encoders.query_input import QuestionInput
-from kbengine.reading.reader import Reader
+from kbengine.learning.reading.reader import Reader
 from tests.tiny_encoder import SENTENCES
 from tests.tiny_reader import tiny_cross_encoder, tiny_reader_config, write_tiny_reader
 

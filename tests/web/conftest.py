@@ -14,10 +14,10 @@ import pytest
 from apiflask import APIFlask
 from flask.testing import FlaskClient
 
-from adapters.answerer import Answerer
-from kbengine.builder import CorpusOptions, build
+from adapters.tasks.answerer import Answerer
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import FilterOptions
 from kbengine.encoders.encoder import Encoder
-from kbengine.filtering import FilterOptions
 from kbengine.knowledge_base import KnowledgeBase
 from tests.tiny_encoder import SENTENCES, write_tiny_encoder
 from web.app import create_app

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from adapters.answerer import AnswerOptions
-from adapters.requests import QuestionRequest, SlotRequest
+from adapters.tasks.answerer import AnswerOptions
+from adapters.tasks.requests import QuestionRequest, SlotRequest
 from kbengine.encoders.checkpoint import read_checkpoint
+from kbengine.encoders.deltas import DELTA, ParameterOptions
 from kbengine.encoders.model import query_weights
-from kbengine.tuning.deltas import DELTA, ParameterOptions
-from kbengine.tuning.tuned_encoders import store_tuned
+from kbengine.encoders.tuned_encoders import store_tuned
 from web.models.answers import AnswerEnvelope, BatchAnswer
 
 TEXT = "Marie Curie was born in Warsaw, which is not Paris."

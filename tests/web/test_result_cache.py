@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from adapters.answerer import AnswerOptions
-from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
-from kbengine.query import SearchOptions, Weights
-from kbengine.results import Span
+from adapters.tasks.answerer import AnswerOptions
+from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
+from kbengine.corpus.span import Span
+from kbengine.search.query import SearchOptions, Weights
 from web.engine import SearchRequest
 from web.result_cache import ResultCache, cache_tag
 

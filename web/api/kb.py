@@ -7,7 +7,7 @@ from typing import Any
 from apiflask import APIBlueprint
 from flask import Response
 
-from kbengine.facts import kb_facts
+from kbengine.terminal.facts import kb_facts
 from web.guards import access
 from web.models.documents import KnowledgeBaseBody, VerifyBody
 from web.responses import json_response

@@ -12,10 +12,10 @@ from flask import Response, abort, request
 from werkzeug.exceptions import ClientDisconnected
 
 from adapters.errors import RecordError
+from adapters.kilt.predicting import PredictOptions
+from adapters.kilt.prediction_stream import predict_lines
 from adapters.kilt.records import read_inputs
-from adapters.predicting import PredictOptions
-from adapters.prediction_stream import predict_lines
-from adapters.tasks import TASKS, Task
+from adapters.tasks.task import TASKS, Task
 from web import limits
 from web.guards import LINES_TYPES, access, body, too_large
 from web.models.kilt import KiltQuery
@@ -23,10 +23,10 @@ from web.request_context import RequestContext, current_request
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
-    from adapters.answerer import AnswerOptions
-    from adapters.answers import TaskAnswer
-    from adapters.requests import TaskRequest
-    from kbengine.results import SearchResult
+    from adapters.tasks.answerer import AnswerOptions
+    from adapters.tasks.answers import TaskAnswer
+    from adapters.tasks.requests import TaskRequest
+    from kbengine.search.results import SearchResult
 
 R = TypeVar("R")
 

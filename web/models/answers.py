@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from kbengine.query import Unit
+from kbengine.search.query import Unit
 from web.models.base import Body
 
 Span = Annotated[list[int], Field(min_length=2, max_length=2)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from adapters.predicting import MIN_PAGES
-from kbengine.query import Effort
+from adapters.kilt.predicting import MIN_PAGES
+from kbengine.search.query import Effort
 from web import limits
 from web.models.base import Body
 

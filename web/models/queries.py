@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from kbengine.query import Effort, SearchOptions, Strategy, Unit, Weights
+from kbengine.search.query import Effort, SearchOptions, Strategy, Unit, Weights
 from web import limits
 from web.engine import SearchRequest
 from web.models.base import Body, Text, Whole
 
 if TYPE_CHECKING:
-    from adapters.answerer import AnswerOptions
-    from adapters.requests import TaskRequest
+    from adapters.tasks.answerer import AnswerOptions
+    from adapters.tasks.requests import TaskRequest
 
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Offset = Annotated[int, Field(ge=0, le=limits.TEXT_CHARS), Whole]
@@ -71,7 +71,7 @@ class TaskQuery(Options):
 
     def options(self) -> AnswerOptions:
         """Return how it is to be answered."""
-        from adapters.answerer import AnswerOptions
+        from adapters.tasks.answerer import AnswerOptions
 
         return AnswerOptions(
             k=self.k,
@@ -94,7 +94,7 @@ class QuestionQuery(TaskQuery):
 
     def request(self) -> TaskRequest:
         """Return the question."""
-        from adapters.requests import QuestionRequest
+        from adapters.tasks.requests import QuestionRequest
 
         return QuestionRequest(self.text)
 
@@ -107,7 +107,7 @@ class SlotFillingQuery(TaskQuery):
 
     def request(self) -> TaskRequest:
         """Return the slot."""
-        from adapters.requests import SlotRequest
+        from adapters.tasks.requests import SlotRequest
 
         return SlotRequest(self.subject, self.relation)
 
@@ -119,7 +119,7 @@ class DialogueQuery(TaskQuery):
 
     def request(self) -> TaskRequest:
         """Return the dialogue."""
-        from adapters.requests import DialogueRequest
+        from adapters.tasks.requests import DialogueRequest
 
         return DialogueRequest(tuple(self.turns))
 
@@ -134,7 +134,7 @@ class MentionQuery(TaskQuery):
 
     def request(self) -> TaskRequest:
         """Return the mention in its text."""
-        from adapters.parsing import linking_requests, marked_request
+        from adapters.tasks.parsing import linking_requests, marked_request
 
         if self.span is None:
             return marked_request(self.text)
@@ -151,7 +151,7 @@ class EntityLinkingQuery(MentionQuery):
     def requests(self) -> list[TaskRequest]:
         """Return one request for each of `spans`."""
         from adapters.errors import TaskInputError
-        from adapters.parsing import linking_requests
+        from adapters.tasks.parsing import linking_requests
 
         if self.span is not None:
             raise TaskInputError("'span' and 'spans' are both given; give one of them")

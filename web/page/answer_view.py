@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
-from kbengine.results import Span
+from kbengine.corpus.span import Span
 from web.page.passages import Piece, pieces, sentence_pieces
 
 if TYPE_CHECKING:
-    from adapters.answers import Answer, Evidence, TaskAnswer
+    from adapters.tasks.answers import Answer, Evidence, TaskAnswer
 
 PART_NAMES = {
     "start": "how well the phrase's first word fits the query",

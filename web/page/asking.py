@@ -8,20 +8,20 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from adapters.calibration import DEFAULT_UNITS
 from adapters.errors import TaskInputError
-from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, TaskRequest
-from adapters.tasks import END_MENTION, START_MENTION, TASKS, Task
+from adapters.tasks.calibration import DEFAULT_UNITS
+from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, TaskRequest
+from adapters.tasks.task import END_MENTION, START_MENTION, TASKS, Task
+from kbengine.corpus.span import Span
 from kbengine.errors import InvalidOptionError
-from kbengine.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Strategy, Unit
-from kbengine.results import Span
+from kbengine.search.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Strategy, Unit
 from storage.tuned_files import check_name
 from web import limits
 
 if TYPE_CHECKING:
     from werkzeug.datastructures import MultiDict
 
-    from adapters.answerer import AnswerOptions
+    from adapters.tasks.answerer import AnswerOptions
 
 OPTION_NAMES = ("unit", "k", "effort", "threshold", "strategy", "encoder")
 """How is asked, by the names that the address, the API and the engine have for it."""
@@ -157,7 +157,7 @@ class Asking:
         Raises:
             InvalidOptionError: a value is out of its range.
         """
-        from adapters.answerer import AnswerOptions
+        from adapters.tasks.answerer import AnswerOptions
 
         if self.k > limits.K:
             raise InvalidOptionError(f"k is {self.k}, wanted 1 to {limits.K}; ask for fewer answers")

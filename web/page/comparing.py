@@ -10,7 +10,7 @@ from flask import Response, make_response, redirect, render_template, request, u
 from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response as BaseResponse
 
-from kbengine.query import EFFORTS, UNITS
+from kbengine.search.query import EFFORTS, UNITS
 from storage.errors import UsageError
 from web import limits
 from web.deadline import Deadline
@@ -21,7 +21,7 @@ from web.page.searching import STRATEGY_NAMES, encoder_choices
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
-    from adapters.answers import TaskAnswer
+    from adapters.tasks.answers import TaskAnswer
 
 OTHER_PREFIX = "b_"
 """Names of the other setting's options in the address."""

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adapters.tasks import END_MENTION, SEPARATOR, START_MENTION, Task
-from kbengine.demonstration import demo_queries
+from adapters.tasks.task import END_MENTION, SEPARATOR, START_MENTION, Task
+from kbengine.corpus.sentences import sentence_spans
 from kbengine.errors import UnknownDocumentError
-from kbengine.sentences import sentence_spans
+from kbengine.terminal.demonstration import demo_queries
 from web.page.asking import Asking
 
 if TYPE_CHECKING:

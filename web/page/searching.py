@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from flask import Response, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from adapters.calibration import DEFAULT_UNITS
-from adapters.relations import RelationTable
-from adapters.requests import LinkingRequest
-from adapters.tasks import Task
-from kbengine.query import EFFORTS, UNITS, Strategy
+from adapters.tasks.calibration import DEFAULT_UNITS
+from adapters.tasks.relations import RelationTable
+from adapters.tasks.requests import LinkingRequest
+from adapters.tasks.task import Task
+from kbengine.search.query import EFFORTS, UNITS, Strategy
 from storage.errors import UsageError
 from web import limits
 from web.deadline import Deadline
@@ -27,8 +27,8 @@ from web.page.twin import PATH
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
-    from adapters.answers import TaskAnswer
-    from adapters.requests import TaskRequest
+    from adapters.tasks.answers import TaskAnswer
+    from adapters.tasks.requests import TaskRequest
 
 TASK_NAMES: dict[Task, str] = {
     "question": "Question",

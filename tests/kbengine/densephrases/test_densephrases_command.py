@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kbengine.commands.densephrases import densephrases
 from kbengine.encoders.encoder import Encoder
 from kbengine.errors import MissingExtraError
 from kbengine.knowledge_base import KnowledgeBase
+from kbengine.terminal.densephrases_command import densephrases
 from tests.kbengine.densephrases.published import (
     published_document,
     published_tensors,

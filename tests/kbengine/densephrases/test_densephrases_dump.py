@@ -25,7 +25,7 @@ from kbengine.errors import (
     KnowledgeBaseExistsError,
 )
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.query import Query, Weights
+from kbengine.search.query import Query, Weights
 from storage.reader import KBReader
 from tests.kbengine.densephrases.published import (
     PublishedDocument,

@@ -20,9 +20,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from werkzeug.serving import make_server
 
-from kbengine.builder import CorpusOptions, build
+from kbengine.build.builder import CorpusOptions, build
+from kbengine.build.filtering import FilterOptions
 from kbengine.encoders.encoder import Encoder
-from kbengine.filtering import FilterOptions
 from tests.web.page.fake_engine import FakeEngine
 from web.app import create_app
 from web.engine import Engine

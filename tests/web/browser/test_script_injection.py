@@ -10,10 +10,11 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, Page
 
-from adapters.answers import TaskAnswer
-from adapters.requests import TaskRequest
+from adapters.tasks.answers import TaskAnswer
+from adapters.tasks.requests import TaskRequest
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.results import DocumentRef, PassageRef, Span
+from kbengine.corpus.span import Span
+from kbengine.search.results import DocumentRef, PassageRef
 from tests.web.browser.conftest import Watched, serving, watched_page
 from tests.web.browser.payloads import PAYLOADS
 from tests.web.page.fake_engine import FakeEngine, answer, evidence, task_answer

@@ -8,14 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from adapters.answerer import AnswerOptions
-from adapters.answers import Answer, Evidence, TaskAnswer
 from adapters.kilt.submission import PageProvenance
-from adapters.requests import LinkingRequest, TaskRequest, task_of
-from adapters.tasks import TASKS
+from adapters.tasks.answerer import AnswerOptions
+from adapters.tasks.answers import Answer, Evidence, TaskAnswer
+from adapters.tasks.requests import LinkingRequest, TaskRequest, task_of
+from adapters.tasks.task import TASKS
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
+from kbengine.corpus.span import Span
 from kbengine.errors import KBError, UnknownDocumentError
-from kbengine.results import DocumentRef, PassageRef, ScoreParts, Span
+from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
 from storage.alias_records import NewAlias
 from storage.information import HistoryEntry
 from storage.settings import KBSettings

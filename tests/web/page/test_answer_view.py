@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.requests import QuestionRequest
-from kbengine.results import DocumentRef, PassageRef, ScoreParts, Span
+from adapters.tasks.requests import QuestionRequest
+from kbengine.corpus.span import Span
+from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
 from tests.web.page.fake_engine import TEXT, answer, evidence, task_answer
 from web.page.answer_view import answer_list, safe_source, timing_bars
 from web.page.passages import marked_pieces, pieces, sentence_pieces

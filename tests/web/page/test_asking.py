@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from werkzeug.datastructures import MultiDict
 
 from adapters.errors import TaskInputError
-from adapters.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
-from kbengine.results import Span
+from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
+from kbengine.corpus.span import Span
 from web import limits
 from web.page.asking import Asking, marked_text, read_asking
 

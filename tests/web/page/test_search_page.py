@@ -7,7 +7,7 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from adapters.requests import LinkingRequest, QuestionRequest
+from adapters.tasks.requests import LinkingRequest, QuestionRequest
 from kbengine.errors import CorruptError, LockedError, QueryTooLongError, StorageFullError
 from tests.web.page.fake_engine import FakeEngine, answer, evidence, task_answer
 from web.errors import DeadlineError, QueueFullError, StoppingError

@@ -1,0 +1,1 @@
+"""Fitting weights, probabilities and thresholds on development data."""

@@ -1,0 +1,1 @@
+"""Commands that ask, predict, score, calibrate and tune."""

@@ -1,0 +1,218 @@
+"""The command `calibrate`: fit a task's weights, probabilities and threshold, store, show or forget them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from adapters.tasks.calibration import TaskCalibration
+    from adapters.tasks.task import Task
+    from kbengine.terminal.console import Output
+
+TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
+
+
+@click.command()
+@click.argument("files", metavar="DEV.jsonl[.gz]", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
+@click.option("--task", type=click.Choice(TASK_NAMES), help="By default known by the data set's name.")
+@click.option("--encoder", help="The name of an encoder tuned for the knowledge base; by default its own.")
+@click.option("--fit-weights/--no-fit-weights", default=True, show_default=True, help="The weights of the scores too.")
+@click.option(
+    "--threshold-for", default="f1", show_default=True, help="f1, precision=0.9, coverage=0.8, or none (no threshold)."
+)
+@click.option("--rows", type=int, default=1000, show_default=True, help="Records of each file, drawn at random.")
+@click.option("--seed", type=int, default=13, show_default=True, help="Of the draw, the folds and the halves.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Write the reliability of the probabilities: .png, .svg.")
+@click.option("--dry-run", is_flag=True, help="Fit and print, store nothing.")
+@click.option("--show", is_flag=True, help="Print what is stored instead of fitting.")
+@click.option("--reset", is_flag=True, help="Forget what is stored, of --task or of all tasks.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a task and line on stdout.")
+def calibrate(
+    files: tuple[Path, ...],
+    kb: Path,
+    task: Task | None,
+    encoder: str | None,
+    fit_weights: bool,
+    threshold_for: str,
+    rows: int,
+    seed: int,
+    plot: Path | None,
+    dry_run: bool,
+    show: bool,
+    reset: bool,
+    as_json: bool,
+) -> None:
+    """Fit weights, probabilities and a threshold for a task on development files; store them with the knowledge base.
+
+    Each answer then comes with the probability that it is right, and one below the threshold becomes a no-answer.
+
+    \b
+    Examples:
+      kbengine calibrate trex-dev-kilt.jsonl structured_zeroshot-dev-kilt.jsonl --kb my-kb
+      kbengine calibrate mentions.jsonl --task entity-linking --threshold-for precision=0.9 --kb my-kb
+      kbengine calibrate --show --kb my-kb --plot reliability.png
+      kbengine calibrate mentions.jsonl --task entity-linking --encoder linker --kb my-kb
+      kbengine calibrate --reset --task question --kb my-kb
+    """
+    from adapters.calibration.calibrating import CalibrateOptions
+    from kbengine.terminal.console import Output
+
+    output = Output(sys.stdout, as_json=as_json)
+    if show or reset:
+        if files or (show and reset):
+            raise click.UsageError("--show and --reset stand alone: no files, not both")
+        forget(kb, task) if reset else show_stored(output, kb, task, plot, encoder=encoder)
+        return
+    options = CalibrateOptions(fit_weights, threshold_for, rows, seed)
+    found = fit(kb, files, task, options, plot, as_json=as_json, dry_run=dry_run, encoder=encoder)
+    show_calibration(output, found)
+
+
+def fit(
+    kb: Path,
+    files: tuple[Path, ...],
+    task: Task | None,
+    options: Any,
+    plot: Path | None,
+    *,
+    as_json: bool,
+    dry_run: bool,
+    encoder: str | None = None,
+) -> TaskCalibration:
+    """Return the calibration fitted on the files, stored unless it is a dry run."""
+    from adapters.calibration.calibrating import calibrate as run
+    from adapters.calibration.calibrating import store
+    from adapters.kilt.plot import checked_path
+    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.progress import progress_for_terminal
+
+    if plot is not None:
+        checked_path(plot)
+    task = task or _common_task(files)
+    with KnowledgeBase.open(kb, encoder) as knowledge_base:
+        with progress_for_terminal(quiet=as_json) as progress:
+            found = run(knowledge_base, files, task, options=options, progress=progress, notice=_tell)
+        if plot is not None:
+            _plot(found, plot)
+        if not dry_run:
+            store(knowledge_base, found)
+            click.echo(f"stored with {kb}; 'kbengine calibrate --reset' forgets it", err=True)
+    return found
+
+
+def show_stored(output: Output, kb: Path, task: Task | None, plot: Path | None, *, encoder: str | None = None) -> None:
+    """Write the calibrations that are stored and in force; those that are not are told of on stderr."""
+    from adapters.tasks.calibration import SETTING, calibrations_of
+    from storage.reader import KBReader
+    from storage.tuned_files import read_tuned
+
+    with KBReader.open(kb) as reader:
+        fingerprint = reader.settings.encoder_fingerprint
+        if encoder is not None:
+            fingerprint = str(read_tuned(kb, encoder).facts["fingerprint"])
+        stored = calibrations_of(reader.setting(SETTING), encoder=fingerprint)
+    for sentence in stored.notices:
+        _tell(sentence)
+    found = [each for each in stored.tasks.values() if task in (None, each.task)]
+    if not found and not output.as_json:
+        output.line("no calibration is stored; fit one with 'kbengine calibrate DEV.jsonl'")
+    if plot is not None and len(found) != 1:
+        raise click.UsageError(f"--plot shows one task, {len(found)} are stored; pass --task")
+    for each in found:
+        show_calibration(output, each)
+        if plot is not None:
+            _plot(each, plot)
+
+
+def forget(kb: Path, task: Task | None) -> None:
+    """Remove the stored calibration of the task, or of all tasks."""
+    from adapters.tasks.calibration import SETTING, without_task
+    from storage.writer import KBWriter
+
+    with KBWriter.open(kb) as writer:
+        writer.set_setting(SETTING, without_task(writer.get_setting(SETTING), task))
+    click.echo(f"forgotten: the calibration of {task or 'all tasks'}; default weights, no threshold", err=True)
+
+
+def show_calibration(output: Output, found: TaskCalibration) -> None:
+    """Write one task's calibration: weights, threshold, and the figures before and after."""
+    if output.as_json:
+        output.record({"task": found.task, **found.to_json()})
+        return
+    weights, figures = found.report["weights"], found.report["confidence"]
+    output.facts(
+        {
+            "task": found.task,
+            "files": dict(found.report["files"]),
+            "fitted_at": f"{found.report['created_at']}, generation {found.report['generation']}",
+            "weights": f"phrase {found.weights.phrase:g}, passage {found.weights.passage:g}, lexical "
+            f"{found.weights.lexical:g}, sparse {found.weights.sparse:g} "
+            f"({'fitted' if found.weights_fitted else 'the default'})",
+            "threshold": "none" if found.threshold is None else f"{found.threshold} (for {found.threshold_for})",
+        }
+    )
+    if weights is not None:
+        _show_weights(output, weights)
+    output.line()
+    output.line("probability of the best answer, on the half that it was not fitted on:")
+    columns = ("", "share right", "Brier", "ECE")
+    right = f"{figures['share_right']:.3f}"
+    output.table(
+        columns,
+        [
+            ("score share (before)", right, figures["before"]["brier"], figures["before"]["ece"]),
+            ("calibrated (after)", right, figures["after"]["brier"], figures["after"]["ece"]),
+        ],
+    )
+    output.line()
+    output.line("with the threshold:" if found.threshold else "answering always:")
+    output.facts({name: f"{value:.3f}" for name, value in figures["at_threshold"].items()})
+
+
+def _show_weights(output: Output, weights: dict[str, Any]) -> None:
+    held_out = weights["held_out"]
+    best = weights["best"]
+    output.line()
+    output.line(
+        f"best: passage {best['passage']:g}, lexical {best['lexical']:g}, sparse {best['sparse']:g}; on rows that they "
+        f"were not chosen from {held_out['before']:.2f} → {held_out['after']:.2f} (gain {held_out['gain']:.2f} ± "
+        f"{held_out['standard_error']:.2f}): {'taken' if weights['adopted'] else 'not taken, no more than noise'}"
+    )
+    names = list(dict.fromkeys(name for each in weights["files"].values() for name in each["before"]))
+    rows = []
+    for file, each in weights["files"].items():
+        cells = [
+            f"{each['before'][name]:.1f} → {each['after'][name]:.1f}" if name in each["before"] else ""
+            for name in names
+        ]
+        rows.append((file, *cells))
+    output.table(("file", *names), rows)
+
+
+def _plot(found: TaskCalibration, path: Path) -> None:
+    from adapters.calibration.reliability import plot_reliability
+
+    figures = found.report["confidence"]
+    curves = {"score share": figures["before"]["bins"], "calibrated": figures["after"]["bins"]}
+    plot_reliability(curves, path, title=f"{found.task}: reliability, held out")
+
+
+def _common_task(files: tuple[Path, ...]) -> Task:
+    """Return the task of all the files by their names."""
+    from adapters.kilt.task_files import task_of_file
+
+    if not files:
+        raise click.UsageError("no file to fit on; give development files, or --show, or --reset")
+    tasks = dict.fromkeys(task_of_file(path) for path in files)
+    if len(tasks) > 1:
+        raise click.UsageError(f"the files are of different tasks ({', '.join(tasks)}); calibrate one task at a time")
+    return next(iter(tasks))
+
+
+def _tell(sentence: str) -> None:
+    click.echo(sentence, err=True)

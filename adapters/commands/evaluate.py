@@ -1,0 +1,98 @@
+"""`kbengine evaluate`: how well an encoder or a reader reads, and the baseline of BM25 and a reader."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kbengine.terminal.evaluate_reading_command import reading
+
+if TYPE_CHECKING:
+    from adapters.kilt.pipeline import PipelineReport
+    from adapters.tasks.task import Task
+    from kbengine.encoders.device import DTypeChoice
+
+READ_TASK_NAMES = ("question", "slot-filling")
+_MACRO = ("em", "f1", "Rprec", "recall@5", "KILT-em", "KILT-f1")
+
+
+@click.group()
+def evaluate() -> None:
+    """Measure reading: phrases of one passage, of a small corpus, a cross-encoder, or BM25 with one.
+
+    \b
+    Example:
+      kbengine evaluate reading dev-v1.1.json --small-corpus
+      kbengine evaluate pipeline squad.dev.jsonl.gz --kb my-kb --reader my-reader
+    """
+
+
+evaluate.add_command(reading)
+
+
+@evaluate.command()
+@click.argument("dev", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
+@click.option("--reader", "reader_path", type=click.Path(path_type=Path), required=True, help="A reader's directory.")
+@click.option("--task", type=click.Choice(READ_TASK_NAMES), help="By default known by each file's name.")
+@click.option("--top-k", type=int, default=5, show_default=True, help="Passages read for each record.")
+@click.option("--passages", type=int, default=20, show_default=True, help="Passages found; their pages count.")
+@click.option("--min-margin", type=float, help="Leave an answer blank whose margin over 'no answer' is smaller.")
+@click.option("--limit", type=int, help="Only the first records of each file.")
+@click.option("--out", type=click.Path(path_type=Path), help="Directory to keep the submissions in.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
+def pipeline(
+    dev: tuple[Path, ...],
+    kb: Path,
+    reader_path: Path,
+    task: Task | None,
+    top_k: int,
+    passages: int,
+    min_margin: float | None,
+    limit: int | None,
+    out: Path | None,
+    device: str,
+    dtype: DTypeChoice,
+    as_json: bool,
+) -> None:
+    """Score BM25's best passages read by a cross-encoder: EM, F1, R-precision and KILT-EM of each KILT file.
+
+    \b
+    Example:
+      kbengine evaluate pipeline squad.dev.jsonl.gz docred.dev.jsonl.gz --kb my-kb --reader my-reader --top-k 5
+    """
+    from adapters.kilt.pipeline import PipelineOptions, run_pipeline
+    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.learning.reading.reader import Reader
+    from kbengine.progress import progress_for_terminal
+
+    options = PipelineOptions(top_k, passages, min_margin, limit)
+    model = Reader.load(reader_path, device=device, dtype=dtype)
+    with ExitStack() as stack:
+        folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbengine-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        knowledge_base = stack.enter_context(KnowledgeBase.open(kb))
+        progress = stack.enter_context(progress_for_terminal(quiet=as_json))
+        reports = [
+            run_pipeline(knowledge_base, model, path, folder, task=task, options=options, progress=progress)
+            for path in dev
+        ]
+    _show(reports, as_json)
+
+
+def _show(reports: list[PipelineReport], as_json: bool) -> None:
+    """Write a row for each file and, of several, their unweighted mean."""
+    from kbengine.terminal.console import Output
+
+    rows = [report.facts() for report in reports]
+    if len(rows) > 1:
+        macro = {name: round(sum(row[name] for row in rows) / len(rows), 2) for name in _MACRO}
+        rows.append({**dict.fromkeys(rows[0]), "file": "macro", **macro})
+    Output(sys.stdout, as_json=as_json).table(tuple(rows[0]), [tuple(row.values()) for row in rows])

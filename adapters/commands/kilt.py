@@ -1,0 +1,238 @@
+"""The commands about task files: `predict`, `score` and `lint`; the command line loads them when they are asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from adapters.errors import RecordError
+    from adapters.kilt import RankingScores, Scores
+    from adapters.tasks.task import Task
+    from kbengine.search.query import Effort, Strategy
+    from kbengine.terminal.console import Output
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
+EFFORT_NAMES = ("low", "normal", "high", "exact")
+STRATEGY_NAMES = ("dense", "dfs", "sfs", "hybrid")
+SHOWN_RECORDS = 20
+"""Bad records named on stderr; the rest are counted."""
+
+
+def _json_option(function: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")(function)
+
+
+@click.command()
+@click.argument("inputs", metavar="TASK.jsonl[.gz]", type=click.Path(path_type=Path))
+@click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
+@click.option("--task", type=click.Choice(TASK_NAMES), help="By default known by the data set's name.")
+@click.option("--encoder", help="An encoder tuned for the knowledge base, or a model; by default its own.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The submission's file, or its directory.")
+@click.option("--pages", type=int, default=10, show_default=True, help="Distinct pages a record, 5 or more.")
+@click.option("--batch-size", type=int, default=64, show_default=True, help="Records searched at once.")
+@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="low", show_default=True)
+@click.option("--strategy", type=click.Choice(STRATEGY_NAMES), help="Where candidates come from; by default hybrid.")
+@click.option("--threshold", type=float, help="Leave answers less probable than this blank; by default none is.")
+@click.option("--resume", is_flag=True, help="Go on with an unfinished file of the same settings.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@click.option("--strict", is_flag=True, help="Stop at a bad record instead of leaving its answer blank.")
+@_json_option
+def predict(
+    inputs: Path,
+    kb: Path,
+    task: Task | None,
+    encoder: str | None,
+    out: Path,
+    pages: int,
+    batch_size: int,
+    effort: Effort,
+    strategy: Strategy | None,
+    threshold: float | None,
+    resume: bool,
+    overwrite: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Answer every record of a KILT file; the result is a valid leaderboard submission. `-` is standard input.
+
+    \b
+    Example:
+      kbengine predict trex-test_without_answers-kilt.jsonl --kb my-kb --out submissions/
+      kbengine predict questions.jsonl.gz --task question --kb my-kb --out answers.jsonl --resume
+    """
+    from adapters.kilt.predicting import PredictOptions, predict_file
+    from adapters.kilt.task_files import output_path, task_of_file
+    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.progress import progress_for_terminal
+
+    options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict, threshold, strategy=strategy)
+    task = task or task_of_file(inputs)
+    path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
+    with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal(quiet=as_json) as progress:
+        notices = _Notices()
+        report = predict_file(
+            knowledge_base, inputs, path, task=task, options=options, progress=progress, notice=notices.take
+        )
+    notices.count_the_rest()
+    _output(as_json).facts(report.facts())
+
+
+@click.command()
+@click.argument("gold", type=click.Path(path_type=Path))
+@click.argument("guess", type=click.Path(path_type=Path))
+@click.option("--retrieval", is_flag=True, help="Only the retrieval scores; answers are not looked at.")
+@click.option("--ks", default="1,5,10,20", show_default=True, help="Depths of the retrieval measures.")
+@click.option(
+    "--rank-keys",
+    default="wikipedia_id",
+    show_default=True,
+    help="What a piece of evidence is: wikipedia_id; wikipedia_id,section; "
+    "wikipedia_id,start_paragraph_id,end_paragraph_id.",
+)
+@click.option("--records", "by_record", is_flag=True, help="One JSON line a record: its scores and the gate it failed.")
+@click.option("--failed-only", is_flag=True, help="Of the records only those that failed.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Write recall@k as .png or .svg.")
+@_json_option
+def score(
+    gold: Path,
+    guess: Path,
+    retrieval: bool,
+    ks: str,
+    rank_keys: str,
+    by_record: bool,
+    failed_only: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Score a submission as the official KILT evaluators do.
+
+    The records' lines go to stdout; the table then goes to stderr, or with --json comes last.
+
+    \b
+    Example:
+      kbengine score nq-dev-kilt.jsonl submissions/nq-dev-kilt.jsonl
+      kbengine score gold.jsonl.gz guess.jsonl --retrieval --rank-keys wikipedia_id,start_paragraph_id,end_paragraph_id
+      kbengine score gold.jsonl guess.jsonl --failed-only | jq .failed_gate | sort | uniq -c
+    """
+    from adapters.kilt import score_files, score_retrieval_files
+    from adapters.kilt.plot import plot_recall, recall_at_k
+
+    score_both = score_retrieval_files if retrieval else score_files
+    scores = score_both(
+        gold, guess, ks=_whole_numbers(ks), rank_keys=tuple(key.strip() for key in rank_keys.split(","))
+    )
+    if plot is not None:
+        plot_recall({guess.name: recall_at_k(_measures(scores))}, plot)
+    shows_records = by_record or failed_only
+    for line in _record_lines(scores, gold, failed_only) if shows_records else ():
+        click.echo(line)
+    if as_json:
+        _output(as_json).record(_as_json(scores, gold))
+    else:
+        click.echo(_as_text(scores, gold), err=shows_records)
+
+
+@click.command()
+@click.argument("guess", type=click.Path(path_type=Path))
+@click.option("--inputs", type=click.Path(path_type=Path), help="The task file it answers, to check the ids.")
+@_json_option
+def lint(guess: Path, inputs: Path | None, as_json: bool) -> None:
+    """Find what would be rejected or score zero, before uploading; exit code 1 when it would be rejected.
+
+    \b
+    Example:
+      kbengine lint submissions/nq-dev-kilt.jsonl --inputs nq-dev-kilt.jsonl
+    """
+    from adapters.kilt import lint as find
+    from adapters.kilt.report import lint_text
+
+    report = find(guess, inputs)
+    if as_json:
+        output = _output(as_json)
+        for finding in report.findings:
+            output.record(finding.to_json())
+        counts = {str(severity): count for severity, count in report.counts().items()}
+        output.record({"file": report.file, "records": report.n_records, "accepted": report.accepted, **counts})
+    else:
+        click.echo(lint_text(report))
+    if not report.accepted:
+        raise SystemExit(1)
+
+
+class _Notices:
+    """Names the first bad records on stderr and counts the others."""
+
+    def __init__(self) -> None:
+        self._n = 0
+
+    def take(self, error: RecordError) -> None:
+        """Name a record, unless enough have been named."""
+        self._n += 1
+        if self._n <= SHOWN_RECORDS:
+            click.echo(str(error), err=True)
+
+    def count_the_rest(self) -> None:
+        """Say how many were not named."""
+        if self._n > SHOWN_RECORDS:
+            click.echo(f"… and {self._n - SHOWN_RECORDS:,} more records", err=True)
+
+
+def _output(as_json: bool) -> Output:
+    from kbengine.terminal.console import Output
+
+    return Output(sys.stdout, as_json=as_json)
+
+
+def _whole_numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}, wanted whole numbers such as 1,5,10", param_hint="--ks") from error
+
+
+def _measures(scores: Scores | RankingScores) -> dict[str, float]:
+    from adapters.kilt import Scores
+
+    return dict(scores.ranking if isinstance(scores, Scores) else scores.measures)
+
+
+def _as_text(scores: Scores | RankingScores, gold: Path) -> str:
+    from adapters.kilt import Scores
+    from adapters.kilt.report import ranking_text, scores_text
+
+    return scores_text(scores, metric=_metric(gold)) if isinstance(scores, Scores) else ranking_text(scores)
+
+
+def _as_json(scores: Scores | RankingScores, gold: Path) -> dict[str, Any]:
+    from adapters.kilt import Scores
+
+    return scores.to_json(_metric(gold)) if isinstance(scores, Scores) else scores.to_json()
+
+
+def _record_lines(scores: Scores | RankingScores, gold: Path, failed_only: bool) -> Iterator[str]:
+    from json import dumps
+
+    from adapters.kilt import Scores
+    from adapters.kilt.report import record_lines
+
+    if isinstance(scores, Scores):
+        yield from record_lines(scores, metric=_metric(gold), failed_only=failed_only)
+        return
+    for record_id, record in scores.records:
+        if not failed_only or record.rprec < 1:
+            yield dumps({"id": record_id, **record.measures(scores.ks)})
+
+
+def _metric(gold: Path) -> Any:
+    """Return the leaderboard's metric of a data set, EM for files of another name."""
+    from adapters.kilt import dataset_of
+
+    dataset = dataset_of(gold)
+    return "em" if dataset is None else dataset.metric

@@ -1,0 +1,162 @@
+"""The command `query`: one request of any task, from text or from its fields, answered on the terminal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from adapters.tasks.requests import TaskRequest
+    from adapters.tasks.task import Task
+    from kbengine.encoders.device import DTypeChoice
+    from kbengine.search.query import Effort, Strategy, Unit
+
+TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
+UNIT_NAMES = ("phrase", "sentence", "passage", "document")
+EFFORT_NAMES = ("low", "normal", "high", "exact")
+STRATEGY_NAMES = ("dense", "dfs", "sfs", "hybrid")
+_SPAN = re.compile(r"\s*(\d+)\s*:\s*(\d+)\s*")
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What was typed to be asked: a text, or the fields of one task."""
+
+    text: str | None = None
+    task: Task | None = None
+    subject: str | None = None
+    relation: str | None = None
+    spans: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option(
+    "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The directory (or KBENGINE_KB)."
+)
+@click.option("--encoder", help="An encoder tuned for the knowledge base, or a model; by default its own.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
+@click.option("--task", type=click.Choice(TASK_NAMES), help="By default question, or what the other options say.")
+@click.option("--subject", help="Slot filling: whose relation is asked for.")
+@click.option("--relation", help="Slot filling: any text, or a Wikidata id such as P19.")
+@click.option("--text", "text_option", help="The same as TEXT.")
+@click.option("--span", "spans", multiple=True, metavar="START:END", help="Entity linking: a mention's characters.")
+@click.option("--turn", "turns", multiple=True, help="Dialogue: one turn; the last one given is the newest.")
+@click.option("-k", "k", type=int, default=5, show_default=True, help="How many distinct answers.")
+@click.option("--unit", type=click.Choice(UNIT_NAMES), help="By default the task's: phrase, or document.")
+@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="normal", show_default=True)
+@click.option("--nprobe", type=int, help="Lists probed per segment, instead of --effort.")
+@click.option("--strategy", type=click.Choice(STRATEGY_NAMES), help="Where candidates come from; by default hybrid.")
+@click.option("--threshold", type=float, help="Least probability of an answer; 0 answers always. Default: the stored.")
+@click.option("--truncate", is_flag=True, help="Cut a question that is too long instead of refusing it.")
+@click.option("--explain", is_flag=True, help="Show the parts of each score.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a request and line on stdout.")
+def query(
+    text: str | None,
+    kb: Path,
+    encoder: str | None,
+    device: str,
+    dtype: DTypeChoice,
+    task: Task | None,
+    subject: str | None,
+    relation: str | None,
+    text_option: str | None,
+    spans: tuple[str, ...],
+    turns: tuple[str, ...],
+    k: int,
+    unit: Unit | None,
+    effort: Effort,
+    nprobe: int | None,
+    strategy: Strategy | None,
+    threshold: float | None,
+    truncate: bool,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Ask a knowledge base; TEXT is a question, or what the task takes (`-`: one query a line from stdin).
+
+    \b
+    Examples:
+      kbengine query --kb my-kb "Who wrote Pride and Prejudice?"
+      kbengine query --kb my-kb --task slot-filling "Marie Curie [SEP] place of birth"
+      kbengine query --kb my-kb --subject "Marie Curie" --relation P19
+      kbengine query --kb my-kb --task entity-linking "They met in [START_ENT] Lincoln [END_ENT], Nebraska."
+      kbengine query --kb my-kb --text "From Lincoln to Omaha." --span 5:12 --span 16:21
+      kbengine query --kb my-kb --turn "I love Kafka." --turn "Did he publish much?"
+    """
+    from adapters.commands.answer_text import show_answers
+    from adapters.tasks.answerer import Answerer, AnswerOptions
+    from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
+    from kbengine.terminal.console import Output
+
+    if text is not None and text_option is not None:
+        raise click.UsageError("the text was given twice: as TEXT and with --text")
+    typed = Typed(text if text_option is None else text_option, task, subject, relation, spans, turns)
+    named = named_requests(typed)
+    options = AnswerOptions(k, unit, None, effort, threshold, explain, truncate, nprobe, strategy)
+    with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)) as knowledge_base:
+        answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
+        answers = answerer.answer([request for _, request in named], options)
+    show_answers(Output(sys.stdout, as_json=as_json), [name for name, _ in named], answers)
+
+
+def named_requests(typed: Typed) -> list[tuple[str, TaskRequest]]:
+    """Return the requests that were typed, each with a text to name it by.
+
+    Raises:
+        click.UsageError: the options contradict each other, or there is nothing to ask.
+        TaskInputError: a text has not the task's form.
+    """
+    from adapters.tasks.parsing import linking_requests, request_of
+    from adapters.tasks.requests import DialogueRequest, SlotRequest
+    from adapters.tasks.task import SEPARATOR
+
+    task = _task_of(typed)
+    if typed.turns:
+        return [("\n".join(typed.turns), DialogueRequest(typed.turns))]
+    if typed.subject is not None and typed.relation is not None:
+        return [(f"{typed.subject} {SEPARATOR} {typed.relation}", SlotRequest(typed.subject, typed.relation))]
+    if typed.text is None:
+        raise click.UsageError("nothing to ask: give TEXT, --subject and --relation, --span with --text, or --turn")
+    if typed.spans:
+        requests = linking_requests(typed.text, [_span(span) for span in typed.spans])
+        return [(typed.text[each.mention.start : each.mention.end], each) for each in requests]
+    texts = [line.rstrip("\n") for line in sys.stdin] if typed.text == "-" else [typed.text]
+    if task == "dialogue":  # a shell's plain quotes have no newline
+        texts = [each.replace("\\n", "\n") for each in texts]
+    return [(each, request_of(task, each)) for each in texts]
+
+
+def _task_of(typed: Typed) -> Task:
+    """Return the task that the options speak of, which must be one."""
+    if (typed.subject is None) != (typed.relation is None):
+        raise click.UsageError("slot filling wants both --subject and --relation")
+    said: dict[str, Task] = {}
+    if typed.subject is not None:
+        said["--subject and --relation"] = "slot-filling"
+    if typed.spans:
+        said["--span"] = "entity-linking"
+    if typed.turns:
+        said["--turn"] = "dialogue"
+    if len(said) > 1:
+        raise click.UsageError(f"{' and '.join(said)} are of different tasks; ask one at a time")
+    if typed.text is not None and said and not typed.spans:
+        raise click.UsageError(f"a text and {next(iter(said))} were given; leave one of them out")
+    of_options = next(iter(said.values()), None)
+    if typed.task is not None and of_options not in (None, typed.task):
+        raise click.UsageError(f"{next(iter(said))} is for {of_options}, --task says {typed.task}; leave one out")
+    return typed.task or of_options or "question"
+
+
+def _span(text: str) -> tuple[int, int]:
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        raise click.UsageError(f"--span is {text!r}, wanted START:END, the characters of the mention, such as 10:17")
+    return int(match[1]), int(match[2])

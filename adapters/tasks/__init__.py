@@ -1,0 +1,1 @@
+"""The four tasks: requests in, answers out, with evidence and probabilities."""

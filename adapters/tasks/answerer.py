@@ -1,0 +1,296 @@
+"""Requests in, answers out: the one path of command line, Python and HTTP."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from adapters.errors import TaskInputError, UnknownRelationError
+from adapters.tasks.answering import evidence_of
+from adapters.tasks.answers import Answer, NoAnswerReason, TaskAnswer
+from adapters.tasks.calibration import DEFAULT_UNITS, SETTING, Calibrations, calibrations_of
+from adapters.tasks.confidence import Confidence, features_of
+from adapters.tasks.finding import FindOptions, Found, find, shown_hits
+from adapters.tasks.other_than_subject import impossible_object
+from adapters.tasks.queries import left_out_turns, query_of
+from adapters.tasks.requests import LinkingRequest, TaskRequest, task_of
+from adapters.tasks.task import Task
+from kbengine.corpus.normalise import norm
+from kbengine.errors import InvalidOptionError, StateError
+from kbengine.search.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Query, Strategy, Unit, Weights
+
+if TYPE_CHECKING:
+    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.search.results import SearchResult
+
+_log = logging.getLogger(__name__)
+
+MAX_RETRIES = 5
+"""Calls begun anew because a calibration was stored meanwhile."""
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """How to answer; `None` takes the task's own choice, as stored with the knowledge base or by default.
+
+    Attributes:
+        k: Distinct answers wanted, 1 to 1000.
+        unit: What an answer is; by default phrases for questions and slots, documents for mentions and dialogues.
+        weights: Of the three signals. Probabilities are calibrated for the task's own, so there are none with others.
+        effort: How many candidates are looked at.
+        threshold: The probability, 0 to 1, that the best answer has to reach; 0 answers always, None takes the
+            task's stored threshold (no threshold when none is stored).
+        explain: Give the parts of each score.
+        truncate: Cut a question or slot that is too long instead of refusing it.
+        nprobe: Clusters probed per segment, instead of `effort`.
+        strategy: Where candidates come from (`kbengine.search.query.Strategy`); probabilities are for the task's own.
+        encoder: The name of an encoder tuned for the knowledge base; None is the one it was opened with.
+    """
+
+    k: int = 10
+    unit: Unit | None = None
+    weights: Weights | None = None
+    effort: Effort = "normal"
+    threshold: float | None = None
+    explain: bool = False
+    truncate: bool = False
+    nprobe: int | None = None
+    strategy: Strategy | None = None
+    encoder: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k <= MAX_K:
+            raise InvalidOptionError(f"k is {self.k}, wanted 1 to {MAX_K}; ask for fewer answers")
+        if self.unit is not None and self.unit not in UNITS:
+            raise InvalidOptionError(f"unit is {self.unit!r}, wanted one of {', '.join(UNITS)}")
+        if self.effort not in EFFORTS:
+            raise InvalidOptionError(f"effort is {self.effort!r}, wanted one of {', '.join(EFFORTS)}")
+        if self.strategy is not None and self.strategy not in STRATEGIES:
+            raise InvalidOptionError(f"strategy is {self.strategy!r}, wanted one of {', '.join(STRATEGIES)}")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise InvalidOptionError(
+                f"the threshold is {self.threshold}, wanted a probability from 0 (answer always) to 1"
+            )
+        if self.nprobe is not None and self.nprobe < 1:
+            raise InvalidOptionError(f"nprobe is {self.nprobe}, wanted 1 or more (or leave it out)")
+
+
+class Answerer:
+    """Answers requests of all tasks from one knowledge base; usable from several threads at once.
+
+    Weights, probabilities and thresholds are those stored with the knowledge base for the encoder that answers, read
+    anew after every commit.
+    """
+
+    def __init__(self, knowledge_base: KnowledgeBase, *, notice: Callable[[str], None] = _log.warning) -> None:
+        """Answer from the knowledge base; `notice` is told once of each stored calibration that is not used."""
+        self._knowledge_base = knowledge_base
+        self._notice = notice
+        self._told: set[str] = set()
+        self._read: tuple[int, dict[str, Calibrations]] = (-1, {})
+
+    @property
+    def calibrations(self) -> Calibrations:
+        """Return the calibrations of the knowledge base's default encoder in force at the newest commit."""
+        return self.calibrations_for(None)
+
+    def calibrations_for(self, encoder: str | None) -> Calibrations:
+        """Return the calibrations of a tuned encoder, None for the default one, in force at the newest commit.
+
+        Raises:
+            UnknownEncoderError: the knowledge base has no encoder of the name.
+        """
+        generation = self._knowledge_base.generation
+        fingerprint = self._knowledge_base.encoder_for(encoder).fingerprint
+        known_at, known = self._read
+        if known_at != generation:
+            known = {}
+        if fingerprint not in known:
+            found = calibrations_of(self._knowledge_base.setting(SETTING), encoder=fingerprint)
+            known = {**known, fingerprint: found}
+            self._read = generation, known
+            for sentence in found.notices:
+                if sentence not in self._told:
+                    self._told.add(sentence)
+                    self._notice(sentence)
+        return known[fingerprint]
+
+    def answer(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[TaskAnswer]:
+        """Return one result per request, in order; each is what the request would get alone.
+
+        Raises:
+            TaskInputError: a request has not the form that its task wants.
+            UnknownRelationError: a slot's relation is a Wikidata id that the table lacks.
+            QueryError: a request is empty or longer than the encoder takes (unless `options.truncate`).
+            InvalidOptionError: a threshold is asked for and a task has no calibration for what is asked.
+            UnknownEncoderError: the knowledge base has no encoder of the name.
+        """
+        options = options or AnswerOptions()
+        if not requests:
+            return []
+        queries = _queries(requests)
+        impossible = [impossible_object(request) for request in requests]
+        for _ in range(MAX_RETRIES):
+            calibrations = self.calibrations_for(options.encoder)
+            judges = [_judge(task_of(request), calibrations, options) for request in requests]
+            weighted = self._weighted(requests, queries, calibrations, options)
+            found = find(self._knowledge_base, weighted, _find_options(options, one_more=any(impossible)))
+            # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
+            is_same_encoder = found[0].encoder == self._knowledge_base.encoder_for(options.encoder).fingerprint
+            if is_same_encoder and self.calibrations_for(options.encoder) == calibrations:
+                return [
+                    _answer_of(*each, options=options)
+                    for each in zip(requests, weighted, found, judges, impossible, strict=True)
+                ]
+        raise StateError(
+            f"the knowledge base was calibrated, or its encoder replaced, {MAX_RETRIES} times during one call; "
+            "try again"
+        )
+
+    def check_threshold(self, task: Task, options: AnswerOptions) -> None:
+        """Return when the threshold asked for can be applied to the task.
+
+        Raises:
+            InvalidOptionError: there are no probabilities to compare with it.
+        """
+        _judge(task, self.calibrations_for(options.encoder), options)
+
+    def pages(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[SearchResult]:
+        """Return the `options.k` best documents of each request, one hit each: what a submission ranks.
+
+        Raises:
+            TaskInputError, UnknownRelationError, QueryError: as `answer` does.
+        """
+        options = options or AnswerOptions()
+        if not requests:
+            return []
+        queries = self._weighted(requests, _queries(requests), self.calibrations_for(options.encoder), options)
+        return self._knowledge_base.search(
+            queries,
+            unit="document",
+            k=options.k,
+            effort=options.effort,
+            nprobe=options.nprobe,
+            explain=options.explain,
+            truncate=options.truncate,
+            encoder=options.encoder,
+        )
+
+    def _weighted(
+        self,
+        requests: Sequence[TaskRequest],
+        queries: Sequence[Query],
+        calibrations: Calibrations,
+        options: AnswerOptions,
+    ) -> list[Query]:
+        """Return the queries with the weights and units in force."""
+        return [
+            replace(
+                query,
+                weights=options.weights or calibrations.weights(task_of(request)),
+                unit=options.unit or DEFAULT_UNITS[task_of(request)],
+                strategy=options.strategy or query.strategy,
+            )
+            for request, query in zip(requests, queries, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """What decides about a request's answers: how probable they are, and how probable the best has to be."""
+
+    confidence: Confidence | None
+    threshold: float | None
+
+
+def _judge(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _Judge:
+    found = calibrations.tasks.get(task)
+    why_not = None
+    if found is None:
+        why_not = "the knowledge base holds no calibration of the task; fit one with 'kbengine calibrate'"
+    elif options.unit not in (None, DEFAULT_UNITS[task]):
+        why_not = f"probabilities are about {DEFAULT_UNITS[task]}s; leave the unit out"
+    elif options.weights not in (None, found.weights):
+        why_not = "probabilities are for the task's own weights; leave the weights out"
+    elif options.strategy not in (None, Query.strategy):
+        why_not = "probabilities are for the task's own strategy; leave the strategy out"
+    if found is None or why_not is not None:
+        if options.threshold:
+            raise InvalidOptionError(
+                f"a threshold of {options.threshold} was asked for {task} and there are no probabilities: {why_not}, "
+                "or leave the threshold out"
+            )
+        return _Judge(None, None)
+    return _Judge(found.confidence, found.threshold if options.threshold is None else options.threshold or None)
+
+
+def _queries(requests: Sequence[TaskRequest]) -> list[Query]:
+    """Return the requests' queries; an error names the request's place where there are several."""
+    queries = []
+    for i, request in enumerate(requests):
+        try:
+            queries.append(query_of(request))
+        except (TaskInputError, UnknownRelationError) as error:
+            if len(requests) == 1:
+                raise
+            raise type(error)(f"query {i}: {error.message}") from error
+    return queries
+
+
+def _find_options(options: AnswerOptions, *, one_more: bool) -> FindOptions:
+    """Return how to search; for one answer more than is wanted where one of them may not be offered."""
+    return FindOptions(
+        k=options.k + one_more,
+        effort=options.effort,
+        nprobe=options.nprobe,
+        truncate=options.truncate,
+        encoder=options.encoder,
+    )
+
+
+def _answer_of(
+    request: TaskRequest, query: Query, found: Found, judge: _Judge, impossible: str, *, options: AnswerOptions
+) -> TaskAnswer:
+    task = task_of(request)
+    groups = found.groups
+    probabilities: Sequence[float | None] = [None] * len(groups)
+    if judge.confidence is not None:
+        probabilities = judge.confidence.probabilities(features_of(query, query.unit, groups))
+    offered = [
+        (group, probability)
+        for group, probability in zip(groups, probabilities, strict=True)
+        if not impossible or query.unit != "phrase" or norm(group.text) != impossible
+    ]
+    answers = tuple(
+        Answer(
+            rank=rank,
+            text=group.text,
+            unit=query.unit,
+            score=group.score,
+            probability=probability,
+            evidence=tuple(
+                evidence_of(task, query.unit, hit, explain=options.explain) for hit in shown_hits(query.unit, group)
+            ),
+        )
+        for rank, (group, probability) in enumerate(offered[: options.k], start=1)
+    )
+    reason: NoAnswerReason | None = None
+    if not answers:
+        reason = "nothing_found"
+    elif judge.threshold is not None and (answers[0].probability or 0.0) < judge.threshold:
+        reason = "below_threshold"
+    return TaskAnswer(
+        task=task,
+        status="answered" if reason is None else "no_answer",
+        reason=reason,
+        answers=answers,
+        threshold=judge.threshold,
+        generation=found.generation,
+        encoder=found.encoder,
+        n_query_tokens=found.n_query_tokens,
+        truncated=found.truncated or left_out_turns(request) > 0,
+        timings_ms=found.timings_ms,
+        mention=request.mention if isinstance(request, LinkingRequest) else None,
+    )

@@ -1,0 +1,150 @@
+"""From requests to queries: what the encoder reads, what is matched lexically and with which weights, for each task."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from adapters.errors import TaskInputError
+from adapters.tasks.parsing import check_span
+from adapters.tasks.relations import RelationTable, property_id_of
+from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, TaskRequest
+from adapters.tasks.task import (
+    CONTEXT_CHARS,
+    DIALOGUE_WEIGHTS,
+    END_MENTION,
+    ENTITY_LINKING_WEIGHTS,
+    MAX_INPUT_CHARS,
+    MAX_TURNS,
+    QUESTION_WEIGHTS,
+    SEPARATOR,
+    SLOT_FILLING_WEIGHTS,
+    START_MENTION,
+    TITLE_DECAY,
+    TURN_DECAY,
+)
+from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
+from kbengine.search.query import Query
+
+_SIDE_CHARS = 8192
+"""Characters on either side of a mention that are handed on: more than any encoder reads."""
+
+
+def query_of(request: TaskRequest) -> Query:
+    """Return the query of a request, with the task's default weights and unit.
+
+    Raises:
+        TaskInputError: a text is blank, too long or no text, a span is not within its text, or no turn has text.
+        UnknownRelationError: a slot's relation is a Wikidata id that the table of relations lacks.
+    """
+    match request:
+        case QuestionRequest(text):
+            return _question(_text(text, "the question"))
+        case SlotRequest(subject, relation):
+            return _slot_filling(_field(subject, "the subject"), _field(relation, "the relation"))
+        case LinkingRequest(text, _):
+            return _entity_linking(request)
+        case DialogueRequest(turns):
+            return _dialogue(turns)
+
+
+def left_out_turns(request: TaskRequest) -> int:
+    """Return how many of a dialogue's turns are too old to be looked at; 0 for other tasks."""
+    return max(0, len(request.turns) - MAX_TURNS) if isinstance(request, DialogueRequest) else 0
+
+
+def relation_text(relation: str) -> str:
+    """Return the words to search with: the name of a Wikidata id such as P19, any other text as it is.
+
+    Raises:
+        UnknownRelationError: it is an id that the table lacks.
+    """
+    return relation.strip() if property_id_of(relation) is None else _relations().relation_text(relation)
+
+
+def _question(text: str) -> Query:
+    return Query(input=QuestionInput(text), lexical=((text, 1.0),), weights=QUESTION_WEIGHTS, unit="phrase")
+
+
+def _slot_filling(subject: str, relation: str) -> Query:
+    words = relation_text(relation)
+    return Query(
+        input=SlotInput(subject, words),
+        lexical=((subject, 1.0), (words, 1.0)),
+        documents=((subject, 1.0), (words, 1.0)),
+        names=((subject, 1.0),),
+        weights=SLOT_FILLING_WEIGHTS,
+        unit="phrase",
+    )
+
+
+def _entity_linking(request: LinkingRequest) -> Query:
+    text, span = _text(request.text, "the text"), request.mention
+    for mark in (START_MENTION, END_MENTION):
+        if mark in text:
+            raise TaskInputError(
+                f"the text holds the mark {mark} beside the span {span.start}:{span.end}; mark the mention or give "
+                "its span, not both"
+            )
+    check_span(text, span)
+    mention = text[span.start : span.end].strip()
+    left = text[max(0, span.start - _SIDE_CHARS) : span.start].strip()
+    right = text[span.end : span.end + _SIDE_CHARS].strip()
+    return Query(
+        input=MentionInput(left, mention, right),
+        lexical=((f"{left[-CONTEXT_CHARS:]} {right[:CONTEXT_CHARS]}", 0.4),),
+        names=((mention, 1.0),),
+        weights=ENTITY_LINKING_WEIGHTS,
+        unit="document",
+    )
+
+
+def _dialogue(turns: Sequence[str]) -> Query:
+    if isinstance(turns, str):
+        raise TaskInputError("the turns are one text, wanted a list of texts, the newest last")
+    spoken = [turn.strip() for turn in turns if _text(turn, "a turn").strip()]
+    if not spoken:
+        raise TaskInputError("the dialogue has no turn with text, wanted one turn or more, the newest last")
+    _check_chars(sum(len(turn) for turn in spoken), "the dialogue")
+    spoken = spoken[-MAX_TURNS:]
+    newest_first = list(enumerate(reversed(spoken)))
+    return Query(
+        input=DialogueInput(tuple(spoken)),
+        # A conversation keeps to its subject, which is often named once, at its beginning: the page as a whole is
+        # matched against all turns alike, and the recent turns only choose the passage of it.
+        documents=tuple((turn, 1.0) for turn in spoken),
+        lexical=tuple((turn, 0.1 * TURN_DECAY**age) for age, turn in newest_first),
+        spotted=tuple((turn, 0.67 * TITLE_DECAY**age) for age, turn in newest_first),
+        weights=DIALOGUE_WEIGHTS,
+        unit="document",
+    )
+
+
+def _field(value: str, name: str) -> str:
+    text = _text(value, name).strip()
+    if not text:
+        raise TaskInputError(f"{name} is blank; slot filling wants a subject and a relation")
+    if SEPARATOR in text:
+        raise TaskInputError(f"{name} is {text!r}, wanted without {SEPARATOR}; give subject and relation apart")
+    return text
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise TaskInputError(f"{name} is {type(value).__name__} {value!r:.80}, wanted a text")
+    _check_chars(len(value), name)
+    return value
+
+
+def _check_chars(n_chars: int, name: str) -> None:
+    if n_chars > MAX_INPUT_CHARS:
+        raise TaskInputError(
+            f"{name} has {n_chars:,} characters, at most {MAX_INPUT_CHARS:,} are taken; send the question, the text "
+            "around the mention or the newest turns"
+        )
+
+
+@functools.cache
+def _relations() -> RelationTable:
+    """Return the table that ships, read once: it never changes."""
+    return RelationTable.load()

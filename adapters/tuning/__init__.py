@@ -1,0 +1,1 @@
+"""Query-side fine-tuning by task: training files in, scores before and after out."""

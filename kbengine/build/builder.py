@@ -1,0 +1,309 @@
+"""Building a knowledge base from a corpus, and adding a corpus to one: streaming, resumable, a commit a chunk."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbengine import __version__
+from kbengine.build.document_encoder import Background, DocumentEncoder, EncodedChunk, chunks
+from kbengine.corpus.document import SourcePosition
+from kbengine.corpus.reader import read_corpus
+from kbengine.corpus.report import CorpusReport
+from kbengine.errors import EncoderMismatchError, InvalidOptionError, KnowledgeBaseExistsError
+from kbengine.build.filtering import FilterOptions
+from kbengine.build.identity import check_encoder
+from kbengine.progress import NoProgress, ProgressSink, Stages
+from kbengine.encoders.agreement import agreeing_encoder
+from storage.ann_options import AnnOptions
+from storage.settings import KBSettings
+
+if TYPE_CHECKING:
+    from kbengine.encoders.encoder import Encoder
+    from storage.links import LinkCounts
+    from storage.writer import KBWriter
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """What to read and how to treat what cannot be read."""
+
+    paths: tuple[Path, ...]
+    format: str | None = None
+    skip_bad: bool = False
+
+
+@dataclass
+class BuildReport:
+    """What a build or an addition did: counts of this run, and the fraction of tokens kept."""
+
+    documents: int = 0
+    passages: int = 0
+    passage_tokens: int = 0
+    encoded_tokens: int = 0
+    kept_tokens: int = 0
+    resumed: bool = False
+    elapsed_s: float = 0.0
+    corpus: CorpusReport | None = None
+    links: LinkCounts | None = None
+    thresholds: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def kept_fraction(self) -> float:
+        """Return the share of the passages' tokens that was stored."""
+        return self.kept_tokens / self.passage_tokens if self.passage_tokens else 0.0
+
+    def count(self, chunk: EncodedChunk) -> None:
+        """Add what one chunk did."""
+        self.documents += len(chunk.documents)
+        self.passages += chunk.n_passages
+        self.passage_tokens += chunk.n_passage_tokens
+        self.encoded_tokens += chunk.n_encoded_tokens
+        self.kept_tokens += chunk.n_kept_tokens
+        if math.isfinite(chunk.threshold):
+            self.thresholds.append((chunk.threshold, chunk.n_passage_tokens))
+
+
+def build(
+    corpus: CorpusOptions,
+    path: Path,
+    *,
+    encoder: Encoder,
+    filter_options: FilterOptions,
+    ann: Mapping[str, str | int] | None = None,
+    progress: ProgressSink | None = None,
+) -> BuildReport:
+    """Return what was done to make a knowledge base of the corpus in the directory `path`.
+
+    Every chunk of about two thousand passages is durable when the next begins; interrupted, the same call goes on
+    where it stopped. Until it is done the directory answers no query.
+
+    Args:
+        corpus: what to read.
+        path: the directory, not there yet, empty, or of an interrupted build.
+        encoder: makes the vectors.
+        filter_options: which tokens are stored.
+        ann: options of the approximate search that are not to be chosen from the size: see `storage.ann.AnnOptions`.
+        progress: shown the stages.
+
+    Raises:
+        KnowledgeBaseExistsError: the directory holds a complete knowledge base or something else.
+        CorpusError: the corpus is empty, or has a record that cannot be read (unless `corpus.skip_bad`).
+        EncoderMismatchError: an interrupted build was begun with another encoder.
+        StorageFullError: no space; what was committed stays, and the build can be resumed.
+    """
+    progress = progress or NoProgress()
+    began = time.perf_counter()
+    report = BuildReport()
+    writer = _writer_for_build(corpus, path, encoder, filter_options, ann or {})
+    counters: dict[str, Any] = dict(writer.settings.build_position)
+    report.resumed = "source" in counters
+    with writer:
+        encoder = agreeing_encoder(encoder, writer.settings.sparse_model, path)
+        start = SourcePosition.from_json(counters["source"]) if report.resumed else None
+        _add_chunks(writer, corpus, encoder, filter_options, report, progress, start=start, counters=counters)
+        progress.begin("counting links", None, "")
+        report.links = writer.count_links()
+        progress.begin("merging and clustering", None, "")
+        writer.merge_all()
+        _train_index(writer, progress)
+        writer.finish_build()
+    report.elapsed_s = time.perf_counter() - began
+    return report
+
+
+def _train_index(writer: KBWriter, progress: ProgressSink) -> None:
+    """Train the quantiser that the kind of index needs, once there are so many vectors that they are not scanned."""
+    from storage.reindexing import ReindexRequest
+
+    options = writer.settings.ann_options
+    if options.index_kind.needs_quantiser and writer.stored_rows() >= max(options.exact_below_rows, 256):
+        writer.reindex(ReindexRequest(ann={}, device="auto"), stage=Stages(progress))
+
+
+def add_corpus(
+    corpus: CorpusOptions,
+    path: Path,
+    *,
+    encoder: Encoder,
+    progress: ProgressSink | None = None,
+) -> BuildReport:
+    """Return what was done to add the corpus to the knowledge base; documents with an id it holds are replaced.
+
+    Raises:
+        CorpusError: a record cannot be read (unless `corpus.skip_bad`); chunks before it stay added.
+        EncoderMismatchError: the encoder is not the knowledge base's.
+    """
+    from storage.writer import KBWriter
+
+    progress = progress or NoProgress()
+    began = time.perf_counter()
+    report = BuildReport()
+    with KBWriter.open(path) as writer:
+        check_encoder(encoder, writer.settings, path)
+        encoder = agreeing_encoder(encoder, writer.settings.sparse_model, path)
+        filter_options = FilterOptions.from_json(writer.settings.filter)
+        threshold = stored_threshold(writer.settings)
+        _add_chunks(writer, corpus, encoder, filter_options, report, progress, threshold=threshold, replace=True)
+    report.elapsed_s = time.perf_counter() - began
+    return report
+
+
+def _add_chunks(
+    writer: KBWriter,
+    corpus: CorpusOptions,
+    encoder: Encoder,
+    filter_options: FilterOptions,
+    report: BuildReport,
+    progress: ProgressSink,
+    *,
+    start: SourcePosition | None = None,
+    counters: dict[str, Any] | None = None,
+    threshold: float | None = None,
+    replace: bool = False,
+) -> None:
+    """Encode and commit the corpus chunk by chunk; the commit of one chunk overlaps the encoding of the next."""
+    documents = read_corpus(corpus.paths, format=corpus.format, skip_bad=corpus.skip_bad, start=start)
+    done_bytes = start.bytes_read if start else 0
+    progress.begin("encoding passages", documents.report.bytes_total or None, "")
+    progress.advance(done_bytes)
+    document_encoder = DocumentEncoder(encoder, filter_options)
+    background = Background()
+    began = time.perf_counter()
+    try:
+        for chunk_documents, position in chunks(documents):
+            chunk = document_encoder.encode(chunk_documents, threshold=threshold)
+            report.count(chunk)
+            build_position = None
+            if counters is not None:
+                _count_for_resume(counters, chunk, position)
+                build_position = dict(counters)
+            background.submit(writer.add, chunk.documents, replace=replace, build_position=build_position)
+            rate = report.encoded_tokens / (time.perf_counter() - began)
+            progress.advance(position.bytes_read - done_bytes, f"{report.documents:,} documents, {rate:,.0f} tokens/s")
+            done_bytes = position.bytes_read
+        background.wait()
+    finally:
+        background.close()
+        report.corpus = documents.report
+
+
+def _count_for_resume(counters: dict[str, Any], chunk: EncodedChunk, position: SourcePosition) -> None:
+    """Bring the counters that are stored with each commit up to date, so that a resumed build reports the whole."""
+    counters["source"] = position.to_json()
+    counters["passage_tokens"] = counters.get("passage_tokens", 0) + chunk.n_passage_tokens
+    counters["kept_tokens"] = counters.get("kept_tokens", 0) + chunk.n_kept_tokens
+    if math.isfinite(chunk.threshold):
+        weighted = chunk.threshold * chunk.n_passage_tokens
+        counters["threshold_sum"] = counters.get("threshold_sum", 0.0) + weighted
+        counters["threshold_tokens"] = counters.get("threshold_tokens", 0) + chunk.n_passage_tokens
+
+
+def stored_threshold(settings: KBSettings) -> float | None:
+    """Return the filter threshold for additions: the mean over the chunks of the build, None where there was none."""
+    position: Mapping[str, Any] = settings.build_position
+    n_tokens = position.get("threshold_tokens", 0)
+    return float(position["threshold_sum"]) / float(n_tokens) if n_tokens else None
+
+
+def _writer_for_build(
+    corpus: CorpusOptions, path: Path, encoder: Encoder, filter_options: FilterOptions, ann: Mapping[str, str | int]
+) -> KBWriter:
+    """Return a writer on a new directory, or on an interrupted build that this one can go on with."""
+    from storage.writer import KBWriter
+
+    request = _request(corpus, filter_options)
+    kind = AnnOptions(**dict(ann)).index_kind  # type: ignore[arg-type]  # checked there
+    if kind.needs_quantiser:
+        kind.groups(encoder.d)
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        # The first document is read before the directory is made: a corpus that cannot be read leaves nothing behind.
+        next(iter(read_corpus(corpus.paths, format=corpus.format, skip_bad=corpus.skip_bad)))
+        settings = KBSettings(
+            encoder_name=encoder.name,
+            encoder_fingerprint=encoder.fingerprint,
+            sparse={} if encoder.sparse is None else {"model": encoder.sparse.fingerprint},
+            passage_fingerprint=encoder.passage_fingerprint,
+            d=encoder.d,
+            filter=filter_options.to_json(),
+            ann=dict(ann),
+            kbengine_version=__version__,
+            build={"state": "building", "position": {"request": request}},
+        )
+        return KBWriter.create(path, settings)
+    writer = KBWriter.open(path)
+    problem: Exception | None = None
+    begun = writer.settings.build_position.get("request")
+    if writer.settings.build_state != "building":
+        problem = KnowledgeBaseExistsError(
+            f"{path} holds a complete knowledge base; add to it with 'kbengine add', or choose another --kb"
+        )
+    elif writer.settings.encoder_fingerprint != encoder.fingerprint:
+        problem = EncoderMismatchError(
+            f"the interrupted build in {path} was begun with encoder {writer.settings.encoder_name!r}, now it is "
+            f"{encoder.name!r}; resume with the first, or remove the directory"
+        )
+    elif begun != request:
+        problem = InvalidOptionError(
+            f"the interrupted build in {path} was begun with {begun}, now it is {request}; "
+            "resume with the same, or remove the directory"
+        )
+    elif dict(writer.settings.ann) != dict(ann):
+        problem = InvalidOptionError(
+            f"the interrupted build in {path} was begun with index {dict(writer.settings.ann)}, now it is {dict(ann)}; "
+            "resume with the same and change it afterwards ('kbengine reindex'), or remove the directory"
+        )
+    if problem is not None:
+        writer.close()
+        raise problem
+    return writer
+
+
+def _request(corpus: CorpusOptions, filter_options: FilterOptions) -> dict[str, Any]:
+    """Return what identifies a build: resuming it with another corpus or filter would mix two."""
+    return {
+        "corpus": [str(path) for path in corpus.paths],
+        "format": corpus.format,
+        "skip_bad": corpus.skip_bad,
+        "filter": filter_options.to_json(),
+    }
+
+
+def _stage(progress: ProgressSink, what: str) -> Any:
+    """Return a `(done, total)` callback that shows one stage, begun when it is first called."""
+    state = {"total": -1, "done": 0}
+
+    def report(done: int, total: int) -> None:
+        if total != state["total"] or done < state["done"]:
+            progress.begin(what, total, "")
+            state["total"], state["done"] = total, 0
+        progress.advance(done - state["done"])
+        state["done"] = done
+
+    return report
+
+
+def describe(report: BuildReport, paths: Sequence[Path]) -> dict[str, Any]:
+    """Return the report as plain JSON values."""
+    record: dict[str, Any] = {
+        "corpus": [str(path) for path in paths],
+        "documents": report.documents,
+        "passages": report.passages,
+        "tokens": report.passage_tokens,
+        "stored_vectors": report.kept_tokens,
+        "kept_fraction": round(report.kept_fraction, 4),
+        "encoded_tokens_per_s": round(report.encoded_tokens / report.elapsed_s) if report.elapsed_s else None,
+        "elapsed_s": round(report.elapsed_s, 2),
+        "resumed": report.resumed,
+    }
+    if report.links is not None and report.links.links:
+        record["links"] = report.links.links
+        record["links_to_missing_documents"] = report.links.missing
+        record["aliases_from_links"] = report.links.aliases
+    if report.corpus is not None:
+        record["skipped_records"] = report.corpus.bad_records
+    return record

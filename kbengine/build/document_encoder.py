@@ -1,0 +1,156 @@
+"""From documents to stored ones: encode their passages, filter their tokens, commit a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbengine.corpus.document import CorpusDocument, CorpusPassage
+from kbengine.build.filtering import FilterOptions, kept_tokens, resolve_threshold
+from storage.records import NewDocument, NewPassage
+
+if TYPE_CHECKING:
+    from kbengine.encoders.encoder import Encoder, PassageVectors
+
+CHUNK_PASSAGES = 2048
+"""Passages encoded and committed together: enough to sort by length, few enough to lose little when interrupted."""
+CHUNK_CHARS = 4_000_000
+"""And at most about this many characters, so that a chunk of book chapters stays within memory."""
+
+P = TypeVar("P")
+Q = ParamSpec("Q")
+
+
+@dataclass(frozen=True)
+class EncodedChunk:
+    """Documents ready to be stored, with what the filter did."""
+
+    documents: list[NewDocument]
+    n_passages: int
+    n_encoded_tokens: int
+    n_passage_tokens: int
+    n_kept_tokens: int
+    threshold: float
+
+
+class DocumentEncoder:
+    """Turns corpus documents into storable ones with one encoder and one filter."""
+
+    def __init__(self, encoder: Encoder, filter_options: FilterOptions) -> None:
+        self.encoder = encoder
+        self.filter_options = filter_options
+
+    def encode(self, documents: Sequence[CorpusDocument], *, threshold: float | None = None) -> EncodedChunk:
+        """Return the documents with their kept tokens' vectors.
+
+        Args:
+            documents: what to encode; their passages are batched together.
+            threshold: the filter threshold to use; by default the options' own, or the quantile of these documents.
+        """
+        from kbengine.encoders.encoder import PassageText
+
+        texts = [PassageText(document.title, passage.text) for document in documents for passage in document.passages]
+        encoded = self.encoder.encode_passages(texts)
+        if threshold is None:
+            threshold = resolve_threshold([vectors.filter_logits for vectors in encoded], self.filter_options)
+        stored: list[NewDocument] = []
+        position = n_kept = 0
+        for document in documents:
+            passages = []
+            for passage in document.passages:
+                vectors = encoded[position]
+                position += 1
+                keep = kept_tokens(vectors.filter_logits, threshold)
+                n_kept += int(keep.sum())
+                passages.append(_new_passage(passage, vectors, keep))
+            stored.append(
+                NewDocument(
+                    doc_id=document.doc_id,
+                    title=document.title,
+                    url=document.url,
+                    meta=document.meta,
+                    passages=tuple(passages),
+                    aliases=document.aliases,
+                    links=document.links,
+                )
+            )
+        return EncodedChunk(
+            documents=stored,
+            n_passages=len(texts),
+            n_encoded_tokens=sum(vectors.n_encoded_tokens for vectors in encoded),
+            n_passage_tokens=sum(len(vectors.starts) for vectors in encoded),
+            n_kept_tokens=n_kept,
+            threshold=threshold,
+        )
+
+
+def _new_passage(passage: CorpusPassage, vectors: PassageVectors, keep: NDArray[np.bool_]) -> NewPassage:
+    """Return the passage with the vectors and characters of its kept tokens only."""
+    kept = np.flatnonzero(keep)
+    return NewPassage(
+        ordinal=passage.ordinal,
+        text=passage.text,
+        vectors=vectors.vectors[kept],
+        token_ordinals=kept.astype(np.uint32),
+        starts=vectors.starts[kept],
+        ends=vectors.ends[kept],
+        filter_logits=vectors.filter_logits[kept],
+        passage_vector=vectors.passage_vector,
+        n_tokens=len(vectors.starts),
+        section=passage.section,
+        char_offset=passage.char_offset,
+        sparse=None if vectors.sparse is None else vectors.sparse.rows(keep),
+    )
+
+
+def chunks(documents: Iterable[tuple[CorpusDocument, P]]) -> Iterator[tuple[list[CorpusDocument], P]]:
+    """Return chunks of documents, each with the position after its last one."""
+    chunk: list[CorpusDocument] = []
+    n_passages = n_chars = 0
+    last: P | None = None
+    for document, position in documents:
+        chunk.append(document)
+        last = position
+        n_passages += len(document.passages)
+        n_chars += sum(len(passage.text) for passage in document.passages)
+        if n_passages >= CHUNK_PASSAGES or n_chars >= CHUNK_CHARS:
+            yield chunk, position
+            chunk, n_passages, n_chars = [], 0, 0
+    if chunk and last is not None:
+        yield chunk, last
+
+
+class Background:
+    """Runs one task at a time beside the caller: the next waits for the one before, whose failure it raises."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kbengine-commit")
+        self._pending: Future[object] | None = None
+
+    def submit(self, task: Callable[Q, object], *arguments: Q.args, **options: Q.kwargs) -> None:
+        """Start the task once the one before is done.
+
+        Raises:
+            Exception: whatever the task before raised.
+        """
+        self.wait()
+        self._pending = self._executor.submit(task, *arguments, **options)
+
+    def wait(self) -> None:
+        """Return once no task is running.
+
+        Raises:
+            Exception: whatever the task raised.
+        """
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def close(self) -> None:
+        """Return once no task is running and none can be started."""
+        self._executor.shutdown(wait=True)

@@ -1,0 +1,1 @@
+"""Sparse heads at work: n-gram vectors of passages and queries."""

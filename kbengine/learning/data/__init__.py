@@ -1,0 +1,1 @@
+"""Training examples: read from KILT, SQuAD, Natural Questions and other files, and mined negatives."""

@@ -1,0 +1,1 @@
+"""The training loop: options, optimiser, processes, checkpoints with exact resume, reports."""

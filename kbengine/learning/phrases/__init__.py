@@ -1,0 +1,1 @@
+"""Training of phrase encoders: batches, losses, distillation, development scores."""

@@ -1,0 +1,1 @@
+"""Training questions made from a corpus: cloze questions by rules, generated ones by a model."""

@@ -1,0 +1,46 @@
+"""Generated questions as KILT rows: input, answer, and provenance down to the characters of a paragraph."""
+
+from __future__ import annotations
+
+from kbengine.encoders.query_input import DialogueInput, MentionInput, QueryInput, QuestionInput, SlotInput
+from kbengine.learning.questions.generated import GeneratedQuestion
+from storage.records import JSON
+
+
+def kilt_row(question: GeneratedQuestion) -> dict[str, JSON]:
+    """Return the KILT record of a question.
+
+    Offsets are half-open and count in the paragraph as the corpus has it. The answer of a mention is the title of its
+    page, as in KILT's entity linking; the offsets are those of the title's first occurrence.
+    """
+    shift = question.passage.char_offset
+    answer = question.document.title if question.kind in ("mention", "link") else question.answer_text
+    place: dict[str, JSON] = {
+        "wikipedia_id": question.document.doc_id,
+        "title": question.document.title,
+        "start_paragraph_id": question.passage.ordinal,
+        "start_character": question.answer.start + shift,
+        "end_paragraph_id": question.passage.ordinal,
+        "end_character": question.answer.end + shift,
+    }
+    if question.passage.section is not None:
+        place["section"] = question.passage.section
+    return {
+        "id": question.id,
+        "input": input_text(question.query),
+        "output": [{"answer": answer, "provenance": [place]}],
+        "meta": {"dataset": question.source, "kind": question.kind, "answer_kind": question.answer_kind},
+    }
+
+
+def input_text(query: QueryInput) -> str:
+    """Return a query as the `input` of a KILT row: parts marked by [SEP], or by [START_ENT] and [END_ENT]."""
+    match query:
+        case QuestionInput(text):
+            return text
+        case SlotInput(subject, relation):
+            return f"{subject} [SEP] {relation}"
+        case MentionInput(left, mention, right):
+            return f"{left} [START_ENT] {mention} [END_ENT] {right}".strip()
+        case DialogueInput(turns):
+            return "\n".join(turns)

@@ -1,0 +1,1 @@
+"""Readers: a cross-encoder as teacher and baseline, its training and the papers' reading scores."""

@@ -1,0 +1,106 @@
+"""The reader a training begins with: one of ours, or a new head on any BERT, also on an encoder of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from kbengine.encoders.checkpoint import read_checkpoint
+from kbengine.encoders.config import BackboneConfig, QueryLimits
+from kbengine.encoders.encoder import find_encoder
+from kbengine.encoders.pretrained import read_pretrained
+from kbengine.learning.loop.options import require
+from kbengine.learning.reading.checkpoint import is_reader, read_reader
+from kbengine.learning.reading.config import ReaderConfig
+from kbengine.learning.reading.model import CrossEncoder, build_cross_encoder, empty_cross_encoder
+
+DEFAULT_QUERY_LIMITS = QueryLimits(question=64, slot_filling=64, entity_linking=128, dialogue=128)
+
+
+@dataclass(frozen=True)
+class ReaderModelOptions:
+    """What a new reader is made of; one that is trained further keeps its own lengths.
+
+    Attributes:
+        init: A reader's directory, a bundled encoder's name or an encoder's directory, or a folder, wheel or hub name
+            of a BERT model.
+        dropout: In training only.
+        max_tokens: Of one input; longer passages are read in windows.
+        max_title_tokens: Of the title before the passage; 0 reads no titles.
+        max_answer_tokens: The longest answer.
+        max_query_tokens: Of each kind of query.
+    """
+
+    init: str = "minilm-phrase"
+    dropout: float = 0.1
+    max_tokens: int = 384
+    max_title_tokens: int = 20
+    max_answer_tokens: int = 20
+    max_query_tokens: QueryLimits = field(default_factory=lambda: DEFAULT_QUERY_LIMITS)
+
+    def __post_init__(self) -> None:
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and less than 1")
+
+
+@dataclass(frozen=True)
+class InitialReader:
+    """A model ready to be trained, and the text of its tokenizer."""
+
+    model: CrossEncoder
+    tokenizer_json: str
+
+
+def initial_reader(options: ReaderModelOptions, *, seed: int = 0) -> InitialReader:
+    """Return the model to begin with, dropout set; the seed is for the head of a new one.
+
+    Raises:
+        EncoderError: there is no such model, it is no BERT, or inputs of that length do not fit it.
+    """
+    directory = Path(options.init).expanduser()
+    if is_reader(directory):
+        checkpoint = read_reader(directory)
+        model = empty_cross_encoder(checkpoint.config, dropout=options.dropout)
+        model.load_state_dict(dict(checkpoint.weights), strict=True, assign=True)
+        return InitialReader(model, checkpoint.tokenizer_json)
+    encoder = find_encoder(options.init)
+    if encoder is not None:
+        found = read_checkpoint(encoder)
+        weights, tokenizer_json = _phrase_encoder(found.weights), found.tokenizer_json
+        return _with_new_head(weights, found.config.backbone, found.config.uncased, tokenizer_json, options, seed)
+    bert = read_pretrained(options.init)
+    return _with_new_head(bert.weights, bert.backbone, bert.uncased, bert.tokenizer_json, options, seed)
+
+
+def _phrase_encoder(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the phrase encoder's tensors under the names of a plain BERT; its embeddings may be the model's own."""
+    shared = {name: tensor for name, tensor in weights.items() if name.startswith("embeddings.")}
+    prefix = "phrase_encoder."
+    return shared | {name.removeprefix(prefix): each for name, each in weights.items() if name.startswith(prefix)}
+
+
+def _with_new_head(
+    weights: Mapping[str, Tensor],
+    backbone: BackboneConfig,
+    uncased: bool,
+    tokenizer_json: str,
+    options: ReaderModelOptions,
+    seed: int,
+) -> InitialReader:
+    config = ReaderConfig(
+        backbone,
+        uncased=uncased,
+        max_tokens=options.max_tokens,
+        max_title_tokens=options.max_title_tokens,
+        max_query_tokens=options.max_query_tokens,
+        max_answer_tokens=options.max_answer_tokens,
+    )
+    with torch.random.fork_rng(devices=[]):  # the caller's generator is not moved
+        torch.manual_seed(seed)
+        model = build_cross_encoder(config, dropout=options.dropout)
+    head = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("qa_outputs.")}
+    model.load_state_dict({**{name: tensor.clone() for name, tensor in weights.items()}, **head}, strict=True)
+    return InitialReader(model, tokenizer_json)

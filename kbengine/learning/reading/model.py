@@ -1,0 +1,64 @@
+"""The cross-encoder: query and passage in one BERT input, a start and an end logit for every token."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from kbengine.encoders.bert import BertEmbeddings, BertStack, attention_mask
+from kbengine.encoders.fused import FusedStack
+from kbengine.learning.reading.config import ReaderConfig
+
+# Usual number of tokens that go through the stack at once; only the layout of prepacked weights depends on it.
+_USUAL_ROWS = 2048
+_INITIAL_STD = 0.02
+
+
+class CrossEncoder(nn.Module):
+    """BERT with the two-logit head of the SQuAD models; parameters named as in Hugging Face, without `bert.`.
+
+    The logits of [CLS] stand for "no answer", as in BERT's SQuAD 2.0 setting.
+    """
+
+    def __init__(self, config: ReaderConfig, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = BertEmbeddings(config.backbone, dropout=dropout)
+        self.encoder: BertStack | FusedStack = BertStack(config.backbone, dropout=dropout)
+        self.qa_outputs = nn.Linear(config.backbone.hidden_size, 2)
+
+    def forward(self, input_ids: Tensor, token_types: Tensor, is_token: Tensor | None) -> Tensor:
+        """Return start and end logits of every token, float32 (B, T, 2).
+
+        Args:
+            input_ids: int64 (B, T), padded with any id.
+            token_types: int64 (B, T), 0 for the query and 1 for title and passage (0 where there is only one type).
+            is_token: bool (B, T), false at padding; `None` when there is none.
+        """
+        embedded = self.embeddings(input_ids, token_types)  # (B, T, H)
+        states = self.encoder(embedded, attention_mask(is_token))  # (B, T, H)
+        logits: Tensor = self.qa_outputs(states.to(self.qa_outputs.weight.dtype))
+        return logits.float()  # (B, T, 2)
+
+    def prepare_inference(self, device: torch.device, dtype: torch.dtype) -> CrossEncoder:
+        """Return this very model, for inference only from now on: in evaluation mode, on the device, layers fused."""
+        if isinstance(self.encoder, BertStack):
+            self.encoder = FusedStack(self.encoder, device=device, dtype=dtype, usual_rows=_USUAL_ROWS)
+        return self.eval().requires_grad_(False).to(device)
+
+
+def build_cross_encoder(config: ReaderConfig, *, dropout: float = 0.0) -> CrossEncoder:
+    """Return a cross-encoder with BERT's initial random weights (seed torch before)."""
+    model = CrossEncoder(config, dropout=dropout)
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=_INITIAL_STD)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+    return model
+
+
+def empty_cross_encoder(config: ReaderConfig, *, dropout: float = 0.0) -> CrossEncoder:
+    """Return a cross-encoder without memory for its weights (on the meta device), to assign them to."""
+    with torch.device("meta"):
+        return CrossEncoder(config, dropout=dropout)

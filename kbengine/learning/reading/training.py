@@ -1,0 +1,280 @@
+"""Training the cross-encoder reader: which passages it sees with a query, and what their logits should be.
+
+Every answerable example is seen with a window of its passage that holds an answer. With some probability the query is
+also seen with text that does not answer it: another window of the same passage, a mined negative, or another page's
+passage. There, and for unanswerable questions, [CLS] is the target, so that the margin over "no answer" compares
+passages: the reader that ranks BM25's passages needs that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kbengine.corpus.span import Span
+from kbengine.encoders.encoder import PassageText
+from kbengine.encoders.tokenization import TextTokens
+from kbengine.errors import TrainingDataError
+from kbengine.learning.data.examples import TrainingExample
+from kbengine.learning.loop.options import require, require_count
+from kbengine.learning.loop.processes import Processes
+from kbengine.learning.loop.task import Evaluation, LossTerms, Position, TrainingTask
+from kbengine.learning.reading.evaluation import question_of, read_by_reader
+from kbengine.learning.reading.inputs import ReaderInput, padded, reader_inputs
+from kbengine.learning.reading.model import CrossEncoder
+from kbengine.learning.reading.reader import Reader, reader_tokenizer
+from kbengine.learning.reading.scores import score_guesses
+
+T = TypeVar("T")
+
+_TRIES = 8
+"""Random passages looked at for one that does not hold the answer."""
+
+
+@dataclass(frozen=True)
+class ReaderTrainingOptions:
+    """What the reader sees beside the gold passages.
+
+    Attributes:
+        negative_fraction: Probability that an answerable query is also seen with text that does not answer it.
+        untitled_fraction: Probability that a passage is read without its title: a reader that is only used to titles
+            reads worse where there are none.
+        max_dev_examples: Development examples read at each evaluation, evenly spread; None: all.
+        seed: Of the choice of windows and negatives.
+    """
+
+    negative_fraction: float = 0.5
+    untitled_fraction: float = 0.2
+    max_dev_examples: int | None = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("negative_fraction", "untitled_fraction"):
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a share from 0 to 1")
+        if self.max_dev_examples is not None:
+            require_count("max_dev_examples", self.max_dev_examples)
+        require_count("seed", self.seed, least=0)
+
+
+@dataclass(frozen=True)
+class ReaderBatch:
+    """What the model reads and should say.
+
+    Attributes:
+        input_ids: int64 (B, T).
+        token_types: int64 (B, T).
+        is_token: bool (B, T), None without padding.
+        is_candidate: bool (B, T), where an answer may begin or end: [CLS] and the passage.
+        is_start: bool (B, T), where one does begin; only [CLS] when the text does not answer.
+        is_end: bool (B, T), likewise.
+    """
+
+    input_ids: Tensor
+    token_types: Tensor
+    is_token: Tensor | None
+    is_candidate: Tensor
+    is_start: Tensor
+    is_end: Tensor
+
+    def to(self, device: torch.device) -> ReaderBatch:
+        """Return the same batch on a device."""
+        return ReaderBatch(
+            self.input_ids.to(device),
+            self.token_types.to(device),
+            None if self.is_token is None else self.is_token.to(device),
+            self.is_candidate.to(device),
+            self.is_start.to(device),
+            self.is_end.to(device),
+        )
+
+
+def token_span(tokens: TextTokens, span: Span) -> tuple[int, int] | None:
+    """Return the first and the last token (inclusive) that share a character with the span, None when none does."""
+    first = int(np.searchsorted(tokens.ends, span.start, side="right"))
+    last = int(np.searchsorted(tokens.starts, span.end, side="left")) - 1
+    return (first, last) if first <= last else None
+
+
+def marginal_loss(logits: Tensor, is_candidate: Tensor, is_right: Tensor) -> Tensor:
+    """Return minus the log of the probability that all right positions have together, the mean over the batch.
+
+    Args:
+        logits: float (B, T).
+        is_candidate: bool (B, T), the positions that the probability is shared among.
+        is_right: bool (B, T), some of them, at least one a row.
+    """
+    logits = logits.float()
+    total = logits.masked_fill(~is_candidate, -torch.inf).logsumexp(dim=1)
+    right = logits.masked_fill(~is_right, -torch.inf).logsumexp(dim=1)
+    return (total - right).mean()
+
+
+class ReaderTask(TrainingTask[ReaderBatch]):
+    """A cross-encoder with its examples, for `kbengine.learning.loop.loop.train`."""
+
+    model: CrossEncoder
+
+    def __init__(
+        self,
+        model: CrossEncoder,
+        tokenizer_json: str,
+        examples: Sequence[TrainingExample],
+        dev: Sequence[TrainingExample] = (),
+        *,
+        options: ReaderTrainingOptions | None = None,
+    ) -> None:
+        """Take the examples that have an answer span or say that there is none; `n_left_out` counts the others.
+
+        Raises:
+            TrainingDataError: no example is left.
+        """
+        self._examples = [example for example in examples if example.answers or not example.answerable]
+        self.n_left_out = len(examples) - len(self._examples)
+        if not self._examples:
+            raise TrainingDataError(f"none of {len(examples)} examples has an answer span; give reading comprehension")
+        super().__init__(model, len(self._examples))
+        self._dev = _spread([e for e in dev if e.answers or not e.answerable], options)
+        self._options = options or ReaderTrainingOptions()
+        self._config = model.config
+        self._tokenizer_json = tokenizer_json
+        self._tokenizer = reader_tokenizer(tokenizer_json, model.config, "the initial model")
+
+    def collate(self, indices: Sequence[int], *, epoch: int) -> ReaderBatch:
+        """Return the batch of these examples: one input each, and those of the negatives drawn for this epoch."""
+        chosen = [each for i in indices for each in self._draw(self._examples[i], self._rng(epoch, i))]
+        if not chosen:  # answers without a visible character, all of them: the loop needs a batch all the same
+            chosen = [(self._inputs(self._examples[indices[0]], "", "")[0], [])]
+        return self._batch(chosen)
+
+    def losses(self, batch: ReaderBatch, position: Position, processes: Processes) -> LossTerms:  # noqa: ARG002
+        """Return the mean of the start and the end loss."""
+        batch = batch.to(processes.device)
+        logits = self.model(batch.input_ids, batch.token_types, batch.is_token)  # (B, T, 2)
+        start = marginal_loss(logits[..., 0], batch.is_candidate, batch.is_start)
+        end = marginal_loss(logits[..., 1], batch.is_candidate, batch.is_end)
+        return LossTerms((start + end) / 2, {"start": start, "end": end})
+
+    def evaluate(self, processes: Processes) -> Evaluation | None:
+        """Return F1 on the development examples, each read in its own passage; every process reads its share."""
+        if not self._dev:
+            return None
+        own = self._dev[processes.rank :: processes.world]
+        sums = torch.zeros(3, dtype=torch.float64, device=processes.device)
+        if own:
+            reader = Reader.from_model(self.model, self._tokenizer_json, device=str(processes.device), dtype="float32")
+            threshold = None if all(example.answerable for example in self._dev) else 0.0
+            scores = score_guesses([question_of(e) for e in own], read_by_reader(own, reader), threshold=threshold)
+            sums += torch.tensor([scores.em * len(own), scores.f1 * len(own), len(own)], device=processes.device)
+        em, f1, n = processes.mean(sums.float()).tolist()
+        return Evaluation(f1 / n, {"em": em / n, "f1": f1 / n})
+
+    def fingerprint(self) -> str:
+        """Return a checksum over the examples, the options and the tokenizer."""
+        digest = hashlib.sha256(self._tokenizer_json.encode())
+        digest.update(json.dumps([self._config.to_json(), repr(self._options)]).encode())
+        for example in (*self._examples, *self._dev):
+            digest.update(repr((example.id, example.query, example.title, example.passage, example.answers)).encode())
+        return digest.hexdigest()
+
+    def _rng(self, epoch: int, i: int) -> np.random.Generator:
+        return np.random.default_rng((self._options.seed, epoch, i))
+
+    def _draw(self, example: TrainingExample, rng: np.random.Generator) -> list[tuple[ReaderInput, list[Span]]]:
+        """Return what the model sees of an example in one epoch: inputs with the answers that are right in them."""
+        title = example.title if rng.random() >= self._options.untitled_fraction else ""
+        if not example.answerable:
+            return [(_one(self._inputs(example, title, example.passage), rng), [])]
+        spans = list(example.answers)
+        negative: ReaderInput | None = None
+        if rng.random() < self._options.negative_fraction:
+            negative, has_title = self._negative(example, rng, titled=bool(title))
+            # A mined passage comes without its title; with one on the right passage alone, the title would tell.
+            title = title if has_title else ""
+        inputs = self._inputs(example, title, example.passage)
+        places = _places(inputs[0].tokens, spans)
+        right = [each for each in inputs if any(_holds(each, place) for place in places)]
+        # An answer longer than a window, or of no visible character, leaves nothing to point at.
+        drawn = [(_one(right, rng), spans)] if right else []
+        return drawn if negative is None else [*drawn, (negative, [])]
+
+    def _negative(
+        self, example: TrainingExample, rng: np.random.Generator, *, titled: bool
+    ) -> tuple[ReaderInput | None, bool]:
+        """Return an input whose text does not answer the query (None: none found), and whether it has its title."""
+        inputs = self._inputs(example, example.title if titled else "", example.passage)
+        places = _places(inputs[0].tokens, example.answers)
+        wrong = [each for each in inputs if not any(_touches(each, place) for place in places)]
+        kinds = ["window"] * bool(wrong) + ["mined"] * bool(example.negatives) + ["other"]
+        kind = kinds[int(rng.integers(len(kinds)))]
+        if kind == "window":
+            return _one(wrong, rng), True
+        if kind == "mined":
+            return _one(self._inputs(example, "", _one(example.negatives, rng)), rng), False
+        answers = [answer.casefold() for answer in example.answer_texts]
+        for _ in range(_TRIES):
+            other = _one(self._examples, rng)
+            text = other.passage.casefold()
+            if other.title != example.title and not any(answer in text for answer in answers):
+                inputs = self._inputs(example, other.title if titled else "", other.passage)
+                return _one(inputs, rng), True
+        return None, True
+
+    def _inputs(self, example: TrainingExample, title: str, passage: str) -> list[ReaderInput]:
+        return reader_inputs(
+            [example.query], [PassageText(title, passage)], self._tokenizer, self._config, truncate=True
+        )
+
+    def _batch(self, chosen: Sequence[tuple[ReaderInput, list[Span]]]) -> ReaderBatch:
+        arrays = padded([each for each, _ in chosen], self._tokenizer, self._config)
+        candidate, start, end = (np.zeros(arrays.ids.shape, dtype=np.bool_) for _ in range(3))
+        for row, (each, spans) in enumerate(chosen):
+            begin = len(each.head)
+            candidate[row, 0] = True
+            candidate[row, begin : each.n_tokens - 1] = True
+            for first, last in (place for place in _places(each.tokens, spans) if _holds(each, place)):
+                start[row, first - each.window.begin + begin] = True
+                end[row, last - each.window.begin + begin] = True
+            if not start[row].any():
+                start[row, 0] = end[row, 0] = True
+        return ReaderBatch(
+            torch.from_numpy(arrays.ids),
+            torch.from_numpy(arrays.types),
+            None if arrays.is_token is None else torch.from_numpy(arrays.is_token),
+            torch.from_numpy(candidate),
+            torch.from_numpy(start),
+            torch.from_numpy(end),
+        )
+
+
+def _one(values: Sequence[T], rng: np.random.Generator) -> T:
+    return values[int(rng.integers(len(values)))]
+
+
+def _places(tokens: TextTokens, spans: Sequence[Span]) -> list[tuple[int, int]]:
+    found = [token_span(tokens, span) for span in spans]
+    return [place for place in found if place is not None]
+
+
+def _holds(each: ReaderInput, place: tuple[int, int]) -> bool:
+    return each.window.begin <= place[0] and place[1] < each.window.end
+
+
+def _touches(each: ReaderInput, place: tuple[int, int]) -> bool:
+    return place[0] < each.window.end and each.window.begin <= place[1]
+
+
+def _spread(examples: Sequence[TrainingExample], options: ReaderTrainingOptions | None) -> list[TrainingExample]:
+    """Return at most as many examples as are wanted, evenly spread over the set."""
+    wanted = (options or ReaderTrainingOptions()).max_dev_examples
+    if wanted is None or len(examples) <= wanted:
+        return list(examples)
+    places: NDArray[np.int64] = np.linspace(0, len(examples) - 1, wanted).astype(np.int64)
+    return [examples[i] for i in places.tolist()]

@@ -1,0 +1,1 @@
+"""Training of SPARC's sparse heads."""

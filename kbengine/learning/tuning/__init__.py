@@ -1,0 +1,1 @@
+"""Query-side fine-tuning on a knowledge base that stays as it is."""

@@ -1,0 +1,169 @@
+"""What the knowledge base gives for a query now: phrases with the vectors it serves, and which of them are right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbengine.errors import StateError
+from kbengine.learning.tuning.judging import FoundPhrases, Judge
+from kbengine.learning.tuning.losses import Loss
+from kbengine.learning.tuning.rows import TuningRow
+from kbengine.search.lexical import lexical_signals
+from kbengine.search.query import Effort, Query, SearchOptions, Weights
+
+if TYPE_CHECKING:
+    from kbengine.encoders.encoder import QueryVectors
+    from kbengine.search.aggregation import ScoredPhrases
+    from kbengine.search.searcher import Searcher
+    from storage.snapshot import Snapshot
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+Retrieval = Literal["dense", "fused", "both"]
+RETRIEVALS: tuple[Retrieval, ...] = get_args(Retrieval)
+PHRASES_ALONE = Weights(phrase=1.0, passage=0.0, lexical=0.0, sparse=0.0)
+_MAX_RETRIES = 5
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of B queries, padded to C phrases and P passages each.
+
+    Attributes:
+        start: float32 (B, C, d), the served vectors of first tokens, not normalised.
+        end: float32 (B, C, d), of last tokens.
+        is_phrase: bool (B, C), false at padding.
+        is_right: bool (B, C), what the loss calls right.
+        passage: float32 (B, P, d), the vectors of the passages that the phrases are of, of norm 1.
+        is_passage: bool (B, P), false at padding.
+        is_right_passage: bool (B, P), passages that hold a right phrase.
+        passage_of: int64 (B, C), the place among the P of each phrase's passage, 0 at padding.
+        lexical: float32 (B, C), the weighted lexical part of each phrase's fused score, 0 at padding.
+    """
+
+    start: Float32
+    end: Float32
+    is_phrase: Bool
+    is_right: Bool
+    passage: Float32
+    is_passage: Bool
+    is_right_passage: Bool
+    passage_of: Int64
+    lexical: Float32
+
+
+class CandidateSource:
+    """Retrieves candidates with query vectors that may be another encoder's every time.
+
+    The vectors are those that the index serves (decoded codes), so that what is learned holds for the index as it is.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        *,
+        top_k: int,
+        retrieval: Retrieval,
+        loss: Loss,
+        effort: Effort = "normal",
+        with_lexical: bool = True,
+    ) -> None:
+        """Search the knowledge base that the searcher reads.
+
+        Args:
+            searcher: of any encoder; what searches is given to `find`.
+            top_k: phrases of each query and way of retrieval.
+            retrieval: "dense": the best by phrase vectors alone; "fused": the best by all signals, which finds answers
+                that the vectors miss; "both": all of these.
+            loss: what is right.
+            effort: of the searches.
+            with_lexical: whether `Candidates.lexical` is wanted; it is all zeros else, and costs nothing.
+        """
+        self._reader = searcher.reader
+        self._searcher = searcher
+        self._retrieval = retrieval
+        self._options = SearchOptions(k=top_k, effort=effort)
+        self._judge = Judge(searcher.reader, loss)
+        self._with_lexical = with_lexical
+
+    def find(self, rows: Sequence[TuningRow], encoded: QueryVectors) -> Candidates:
+        """Return the candidates of the rows' queries, found by their vectors in the newest commit."""
+        queries = [row.query for row in rows]
+        for _ in range(_MAX_RETRIES):
+            snapshot = self._reader.snapshot()
+            searched = self._searcher.candidates(snapshot, queries, encoded, self._options, self._weightings(queries))
+            found = [_distinct(each) for each in searched]
+            judged = self._judge.judge(snapshot, rows, found)
+            if judged is not None:
+                return _padded(snapshot, found, judged, self._lexical(snapshot, queries, found))
+        raise StateError(f"the knowledge base was compacted {_MAX_RETRIES} times during one search; try again")
+
+    def _weightings(self, queries: Sequence[Query]) -> list[list[Weights]]:
+        """Return the weights to search with, one for each query."""
+        both = [[PHRASES_ALONE] * len(queries), [query.weights for query in queries]]
+        return {"dense": both[:1], "fused": both[1:], "both": both}[self._retrieval]
+
+    def _lexical(self, snapshot: Snapshot, queries: Sequence[Query], found: Sequence[FoundPhrases]) -> list[Float32]:
+        """Return the weighted lexical part of each phrase's fused score, float32 (c,) for each query."""
+        if not self._with_lexical:
+            return [np.zeros(len(each.passages), dtype=np.float32) for each in found]
+        parts = []
+        signals = lexical_signals(self._reader, snapshot, queries, [query.weights for query in queries])
+        for query, each, signal in zip(queries, found, signals, strict=True):
+            scores = np.zeros(len(each.passages), dtype=np.float32)
+            if signal is not None:
+                scores = signal.scores[each.passages] * np.float32(query.weights.lexical)
+            parts.append(scores.astype(np.float32))
+        return parts
+
+
+def _distinct(found: Sequence[ScoredPhrases]) -> FoundPhrases:
+    """Return the phrases of several searches, each once."""
+    stacked = np.stack(
+        [np.concatenate([getattr(each, name) for each in found]) for name in ("first_rows", "last_rows", "passages")],
+        axis=1,
+    )
+    _, at = np.unique(stacked[:, :2], axis=0, return_index=True)
+    kept = stacked[np.sort(at)]
+    return FoundPhrases(kept[:, 0], kept[:, 1], kept[:, 2])
+
+
+def _padded(
+    snapshot: Snapshot, found: Sequence[FoundPhrases], judged: Sequence[Bool], lexical_parts: Sequence[Float32]
+) -> Candidates:
+    """Return the phrases of all queries as arrays, each vector decoded once."""
+    B, C = len(found), max(1, *(len(each.first_rows) for each in found))
+    rows, places = np.unique(
+        np.concatenate([np.concatenate([each.first_rows, each.last_rows]) for each in found]), return_inverse=True
+    )
+    vectors = snapshot.served_vectors(rows)
+    d = snapshot.d
+    start, end = (np.zeros((B, C, d), dtype=np.float32) for _ in range(2))
+    is_phrase, is_right = (np.zeros((B, C), dtype=np.bool_) for _ in range(2))
+    distinct = [np.unique(each.passages) for each in found]
+    P = max(1, *(len(each) for each in distinct))
+    passage = np.zeros((B, P, d), dtype=np.float32)
+    is_passage, is_right_passage = (np.zeros((B, P), dtype=np.bool_) for _ in range(2))
+    passage_of = np.zeros((B, C), dtype=np.int64)
+    lexical = np.zeros((B, C), dtype=np.float32)
+    position = 0
+    for i, each in enumerate(found):
+        n = len(each.first_rows)
+        start[i, :n] = vectors[places[position : position + n]]
+        end[i, :n] = vectors[places[position + n : position + 2 * n]]
+        position += 2 * n
+        is_phrase[i, :n] = True
+        is_right[i, :n] = judged[i]
+        passage_of[i, :n] = np.searchsorted(distinct[i], each.passages)
+        lexical[i, :n] = lexical_parts[i]
+        passage[i, : len(distinct[i])] = snapshot.passage_vectors(distinct[i])
+        is_passage[i, : len(distinct[i])] = True
+        is_right_passage[i, : len(distinct[i])] = np.isin(distinct[i], each.passages[judged[i]])
+    return Candidates(start, end, is_phrase, is_right, passage, is_passage, is_right_passage, passage_of, lexical)

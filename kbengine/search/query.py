@@ -1,0 +1,122 @@
+"""What is asked: the text to encode, the text to match lexically, the weights of three signals, the unit wanted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from kbengine.encoders.query_input import QueryInput, QuestionInput
+from kbengine.errors import InvalidOptionError
+
+Unit = Literal["phrase", "sentence", "passage", "document"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+Strategy = Literal["dense", "dfs", "sfs", "hybrid"]
+"""Where candidates come from and what ranks them, in SPARC's words.
+
+dense   nearest vectors, ranked by phrase and passage scores alone
+dfs     dense first: nearest vectors, ranked by all scores
+sfs     sparse first: passages found by words, and all passages of the best documents, ranked by all scores
+hybrid  the candidates of both, each once
+"""
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+
+Effort = Literal["low", "normal", "high", "exact"]
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+
+MAX_K = 1000
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights in `score = phrase·(phrase_score + sparse·sparse_score) + passage·passage_score + lexical·bm25`.
+
+    `phrase_score` is `start·q_start + end·q_end` (tens), `passage_score` a cosine (below 1), `bm25` a BM25 sum (tens),
+    so the passage weight is naturally large. `sparse_score` is the same sum over sparse vectors, which are trained to
+    be added as they are; it is 0 where no sparse rows are stored.
+    """
+
+    phrase: float = 1.0
+    passage: float = 10.0
+    lexical: float = 2.0
+    sparse: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("phrase", "passage", "lexical", "sparse"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise InvalidOptionError(
+                    f"weight '{name}' is {value}, wanted a finite number from 0 up; leave it out for the task's default"
+                )
+        if self.phrase == self.passage == self.lexical == 0:
+            raise InvalidOptionError(
+                "the weights of phrase, passage and lexical score are all 0, so nothing could be ranked; give one a "
+                "positive value"
+            )
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query: `input` is encoded, the rest is matched lexically, each text with the weight of its terms.
+
+    Attributes:
+        input: What the encoder reads.
+        lexical: Texts matched against titles and passages (BM25).
+        documents: Texts matched against whole documents (BM25 of all passages taken as one text).
+        titles: Texts whose words are matched against the words of titles.
+        names: Names matched against whole titles, with or without their qualifier ("Lincoln, Nebraska" is "Lincoln"),
+            and against the documents' other names (see `kbengine.search.naming`).
+        spotted: Running texts; a title that stands in one as a whole counts like a name.
+        weights: Of the signals.
+        unit: What comes back unless the search says otherwise.
+        strategy: Where candidates come from unless the search says otherwise.
+    """
+
+    input: QueryInput
+    lexical: tuple[tuple[str, float], ...] = ()
+    documents: tuple[tuple[str, float], ...] = ()
+    titles: tuple[tuple[str, float], ...] = ()
+    names: tuple[tuple[str, float], ...] = ()
+    spotted: tuple[tuple[str, float], ...] = ()
+    weights: Weights = Weights()
+    unit: Unit = "phrase"
+    strategy: Strategy = "hybrid"
+
+    @classmethod
+    def question(cls, text: str) -> Query:
+        """Return the query of a plain question or of free text."""
+        return cls(input=QuestionInput(text), lexical=((text, 1.0),))
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search; `None` takes the query's own choice or one made from the size of the knowledge base.
+
+    `encoder` names an encoder tuned for the knowledge base; None is the one it was opened with.
+    """
+
+    k: int = 10
+    unit: Unit | None = None
+    weights: Weights | None = None
+    effort: Effort = "normal"
+    nprobe: int | None = None
+    max_phrase_tokens: int | None = None
+    explain: bool = False
+    truncate: bool = False
+    strategy: Strategy | None = None
+    encoder: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k <= MAX_K:
+            raise InvalidOptionError(f"k is {self.k}, wanted 1 to {MAX_K}; ask for fewer answers")
+        if self.unit is not None and self.unit not in UNITS:
+            raise InvalidOptionError(f"unit is {self.unit!r}, wanted one of {', '.join(UNITS)}")
+        if self.strategy is not None and self.strategy not in STRATEGIES:
+            raise InvalidOptionError(f"strategy is {self.strategy!r}, wanted one of {', '.join(STRATEGIES)}")
+        if self.effort not in EFFORTS:
+            raise InvalidOptionError(f"effort is {self.effort!r}, wanted one of {', '.join(EFFORTS)}")
+        if self.nprobe is not None and self.nprobe < 1:
+            raise InvalidOptionError(f"nprobe is {self.nprobe}, wanted 1 or more (or leave it out)")
+        if self.max_phrase_tokens is not None and not 1 <= self.max_phrase_tokens <= 64:
+            raise InvalidOptionError(f"the longest phrase is {self.max_phrase_tokens} tokens, wanted 1 to 64")

@@ -1,0 +1,123 @@
+"""What comes back: hits with the text found, where it stands and why it was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbengine.corpus.span import Span
+from kbengine.search.query import Unit
+
+
+@dataclass(frozen=True)
+class DocumentRef:
+    """The document a hit stands in, under the user's own id."""
+
+    doc_id: str
+    title: str
+    url: str | None
+
+
+@dataclass(frozen=True)
+class PassageRef:
+    """The passage a hit stands in.
+
+    Attributes:
+        passage_id: Ours.
+        ordinal: The paragraph's number in the user's document.
+        text: As stored.
+        section: The heading it stands under, None without one.
+        char_offset: Where `text` begins in its paragraph: 0 unless the paragraph was too long to be one passage.
+    """
+
+    passage_id: int
+    ordinal: int
+    text: str
+    section: str | None = None
+    char_offset: int = 0
+
+
+@dataclass(frozen=True)
+class ScoreParts:
+    """The parts of a score, already weighted: they sum to it."""
+
+    start: float
+    end: float
+    passage: float
+    lexical: float
+    sparse: float = 0.0
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One answer: `text` is the unit asked for, `phrase` the best phrase in it (spans are into `passage.text`)."""
+
+    rank: int
+    unit: Unit
+    text: str
+    score: float
+    document: DocumentRef
+    passage: PassageRef
+    span: Span
+    phrase: Span
+    first_token_id: int
+    last_token_id: int
+    parts: ScoreParts | None = None
+
+    @property
+    def phrase_text(self) -> str:
+        """Return the best phrase, with its case and punctuation as stored."""
+        return self.passage.text[self.phrase.start : self.phrase.end]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the hit as plain JSON values, the same for command line and service."""
+        record: dict[str, Any] = {
+            "rank": self.rank,
+            "unit": self.unit,
+            "text": self.text,
+            "score": self.score,
+            "document": {"id": self.document.doc_id, "title": self.document.title, "url": self.document.url},
+            "passage": {
+                "id": self.passage.passage_id,
+                "ordinal": self.passage.ordinal,
+                "section": self.passage.section,
+                "char_offset": self.passage.char_offset,
+                "text": self.passage.text,
+            },
+            "span": [self.span.start, self.span.end],
+            "phrase": {"text": self.phrase_text, "span": [self.phrase.start, self.phrase.end]},
+            "tokens": [self.first_token_id, self.last_token_id],
+        }
+        if self.parts is not None:
+            record["parts"] = {
+                "start": self.parts.start,
+                "end": self.parts.end,
+                "passage": self.parts.passage,
+                "lexical": self.parts.lexical,
+                "sparse": self.parts.sparse,
+            }
+        return record
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The answer to one query: hits best first, and what was answered from."""
+
+    hits: tuple[Hit, ...]
+    generation: int
+    encoder: str
+    n_query_tokens: int
+    truncated: bool
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON values."""
+        return {
+            "hits": [hit.to_json() for hit in self.hits],
+            "generation": self.generation,
+            "encoder": self.encoder,
+            "query_tokens": self.n_query_tokens,
+            "truncated": self.truncated,
+            "timings_ms": {name: round(value, 3) for name, value in self.timings_ms.items()},
+        }

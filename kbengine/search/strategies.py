@@ -1,0 +1,84 @@
+"""Where a query's candidates come from: nearest vectors, words, or both (SPARC's dense-first, sparse-first, hybrid)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbengine.search.query import Strategy, Weights
+
+if TYPE_CHECKING:
+    from kbengine.search.lexical import LexicalSignal
+    from storage.snapshot import Snapshot
+
+Int64 = NDArray[np.int64]
+
+DOCUMENTS_PER_SEARCH = 5
+"""Documents whose passages are all candidates when words come first, as in SPARC."""
+MAX_DOCUMENT_PASSAGES = 256
+"""And of these documents so many passages at most: a book would be all of the candidates."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one query is searched.
+
+    Attributes:
+        weights: Of the scores, those that the strategy leaves out set to 0.
+        by_vectors: Whether nearest tokens and passages are candidates.
+        by_words: Whether passages found by words are.
+        whole_documents: Whether all passages of the best documents by words are.
+    """
+
+    weights: Weights
+    by_vectors: bool
+    by_words: bool
+    whole_documents: bool
+
+    @property
+    def needs_words(self) -> bool:
+        """Return whether lexical scores are needed, for candidates or for ranking."""
+        return self.by_words or self.weights.lexical > 0
+
+    @property
+    def with_everything(self) -> Plan:
+        """Return the plan that goes on where this one has found too little: candidates of all kinds."""
+        return replace(self, by_vectors=True, by_words=self.needs_words)
+
+
+def plan_of(strategy: Strategy, weights: Weights) -> Plan:
+    """Return how to search by a strategy.
+
+    Raises:
+        InvalidOptionError: `dense` with weights of phrase and passage that are both 0.
+    """
+    if strategy == "dense":
+        return Plan(replace(weights, lexical=0.0, sparse=0.0), True, False, False)
+    if strategy == "dfs":
+        return Plan(weights, True, False, False)
+    if strategy == "sfs":
+        return Plan(weights, False, True, True)
+    return Plan(weights, True, weights.lexical > 0, False)
+
+
+def passages_by_words(plan: Plan, snapshot: Snapshot, lexical: LexicalSignal | None, n_passages: int) -> Int64:
+    """Return the passages that words name, int64, the best first: `n_passages` of them, and whole documents."""
+    if lexical is None or not plan.by_words:
+        return np.zeros(0, dtype=np.int64)
+    best = lexical.candidates(snapshot, n_passages)
+    if not plan.whole_documents:
+        return best
+    documents = dict.fromkeys(snapshot.document_ids[best].tolist())
+    n_documents = max(DOCUMENTS_PER_SEARCH, n_passages // 10)
+    whole: list[Int64] = [np.zeros(0, dtype=np.int64)]
+    for document in list(documents)[:n_documents]:
+        passages = snapshot.passages_of_document(document)
+        whole.append(np.arange(passages.start, passages.stop, dtype=np.int64))
+    of_documents = np.concatenate(whole)
+    if len(of_documents) > MAX_DOCUMENT_PASSAGES:
+        order = np.lexsort((of_documents, -lexical.scores[of_documents]))[:MAX_DOCUMENT_PASSAGES]
+        of_documents = of_documents[order]
+    return np.concatenate([best, of_documents])

@@ -1,0 +1,184 @@
+"""The commands about other names of documents: `aliases list`, `match`, `add`, `delete` and `import`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from kbengine.terminal.console import Output
+    from storage.alias_records import AliasSource
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GIVEN = ("wikidata", "document", "redirect", "mention", "tsv", "manual")
+SOURCES = (*GIVEN, "anchor", "title")
+
+
+def _common(function: F) -> F:
+    """Return the command with `--kb DIR` and `--json`."""
+    json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
+    kb_option = click.option(
+        "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base."
+    )
+    return kb_option(json_option(function))
+
+
+@click.group()
+def aliases() -> None:
+    """Other names of documents: list, look up, add, delete and import them.
+
+    \b
+    Example: kbengine aliases add ulm "Ulma" "Ulm an der Donau" --kb my-kb
+    """
+
+
+@aliases.command("list")
+@_common
+@click.option("--doc", "doc_id", help="Only names of the document with this id.")
+@click.option("--prefix", help="Only names that begin so, accents and case folded.")
+@click.option("--source", type=click.Choice(SOURCES), help="Only names from this source.")
+@click.option("--after", help="Go on after this cursor: the last one of the page before.")
+@click.option("--limit", type=int, default=100, show_default=True)
+def list_command(
+    kb: Path,
+    doc_id: str | None,
+    prefix: str | None,
+    source: AliasSource | None,
+    after: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List names, ordered with accents and case folded: of all documents, of one, or by their beginning.
+
+    \b
+    Examples:
+      kbengine aliases list --kb my-kb --doc ulm
+      kbengine aliases list --kb my-kb --prefix new --limit 20
+    """
+    from kbengine.terminal.facts import alias_facts
+    from storage.reader import KBReader
+
+    with KBReader.open(kb) as reader:
+        found = reader.list_aliases(doc_id=doc_id, prefix=prefix, source=source, after=after, limit=limit)
+    _table(_output(as_json), [alias_facts(each) for each in found], hidden=() if as_json else ("cursor",))
+    if len(found) == limit and not as_json:
+        click.echo(f"next page: --after '{found[-1].cursor}'", err=True)
+
+
+@aliases.command()
+@_common
+@click.argument("names", nargs=-1, required=True)
+def match(kb: Path, names: tuple[str, ...], as_json: bool) -> None:
+    """Show the documents of which NAMES are other names: how well each matches, and its prior. Titles do not count.
+
+    \b
+    Example: kbengine aliases match "ulma" --kb my-kb
+    """
+    from kbengine.terminal.facts import match_facts
+    from storage.reader import KBReader
+
+    with KBReader.open(kb) as reader:
+        found = reader.alias_matches(names)
+        documents = reader.documents({match.document_id for matches in found for match in matches})
+    pairs = [(name, match) for name, matches in zip(names, found, strict=True) for match in matches]
+    rows = [match_facts(name, documents[m.document_id], m) for name, m in pairs if m.document_id in documents]
+    _table(_output(as_json), rows)
+
+
+@aliases.command()
+@_common
+@click.argument("doc_id")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--prior", type=float, help="Probability that such a name means this document; otherwise it is counted.")
+@click.option("--source", type=click.Choice(GIVEN), default="manual", show_default=True)
+@click.option("--replace", is_flag=True, help="Give names that are there already the new prior.")
+def add(
+    kb: Path,
+    doc_id: str,
+    names: tuple[str, ...],
+    prior: float | None,
+    source: AliasSource,
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Give the document DOC_ID other NAMES; they are used from the next query on.
+
+    \b
+    Example: kbengine aliases add ulm "Ulma" "Ulm an der Donau" --kb my-kb
+    """
+    from storage.alias_records import NewAlias
+    from storage.writer import KBWriter
+
+    new = [(doc_id, NewAlias(name, source, prior)) for name in names]
+    with KBWriter.open(kb) as writer:
+        change = writer.add_aliases(new, replace=replace)
+    _output(as_json).facts({"added": change.aliases, "generation": change.generation})
+
+
+@aliases.command()
+@_common
+@click.argument("doc_id")
+@click.argument("names", nargs=-1)
+@click.option("--all", "delete_all", is_flag=True, help="All names of the document instead of NAMES.")
+@click.option("--source", type=click.Choice(SOURCES[:-1]), help="Only names from this source.")
+def delete(
+    kb: Path, doc_id: str, names: tuple[str, ...], delete_all: bool, source: AliasSource | None, as_json: bool
+) -> None:
+    """Take NAMES, spelt as they are listed, from the document DOC_ID; those counted from links lose the links, too.
+
+    \b
+    Examples:
+      kbengine aliases delete ulm "Ulma" --kb my-kb
+      kbengine aliases delete ulm --all --source redirect --kb my-kb
+    """
+    from storage.writer import KBWriter
+
+    if bool(names) == delete_all:
+        raise click.UsageError("name the aliases to delete, or pass --all to delete all of them")
+    with KBWriter.open(kb) as writer:
+        change = writer.delete_aliases(doc_id, None if delete_all else names, source=source)
+    _output(as_json).facts({"deleted": change.aliases, "generation": change.generation})
+
+
+@aliases.command("import")
+@_common
+@click.argument("tables", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--source", type=click.Choice(GIVEN), default="tsv", show_default=True)
+@click.option("--skip-bad", is_flag=True, help="Count lines that cannot be used instead of refusing all.")
+def import_command(kb: Path, tables: tuple[Path, ...], source: AliasSource, skip_bad: bool, as_json: bool) -> None:
+    """Store the names in TABLES (plain, gzip or zstd; `-` is stdin), all in one commit.
+
+    A line is: name, tab, the document's id or title, and optionally a tab and the prior. Or it is an entity-linking
+    record in KILT form, whose marked mention is a name of its page; those are counted over all files given.
+
+    \b
+    Examples:
+      kbengine aliases import redirects.tsv.gz --source redirect --skip-bad --kb my-kb
+      kbengine aliases import aidayago2-train-kilt.jsonl --skip-bad --kb my-kb
+    """
+    from kbengine.build.alias_import import import_aliases
+    from kbengine.progress import progress_for_terminal
+
+    with progress_for_terminal(quiet=as_json) as progress:
+        report = import_aliases(kb, tables, source=source, skip_bad=skip_bad, progress=progress)
+    for skipped in report.first_skipped:
+        click.echo(f"skipped: {skipped}", err=True)
+    _output(as_json).facts(report.facts())
+
+
+def _table(output: Output, rows: Sequence[Mapping[str, Any]], *, hidden: Sequence[str] = ()) -> None:
+    """Write rows with the same keys as a table, or as one JSON object a row."""
+    columns = [name for name in (rows[0] if rows else ()) if name not in hidden]
+    output.table(columns, [[row[name] for name in columns] for row in rows])
+
+
+def _output(as_json: bool) -> Output:
+    import sys
+
+    from kbengine.terminal.console import Output
+
+    return Output(sys.stdout, as_json=as_json)

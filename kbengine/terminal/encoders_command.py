@@ -1,0 +1,106 @@
+"""`kbengine encoders`: the encoders tuned for a knowledge base, listed, exported and deleted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _kb_and_json(function: F) -> F:
+    kb = click.option(
+        "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base."
+    )
+    return kb(click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")(function))
+
+
+@click.group()
+def encoders() -> None:
+    """The encoders tuned for a knowledge base; `kbengine tune` makes them.
+
+    \b
+    Example:
+      kbengine encoders list --kb my-kb
+      kbengine encoders delete linker --kb my-kb
+    """
+
+
+@encoders.command(name="list")
+@_kb_and_json
+def list_(kb: Path, as_json: bool) -> None:
+    """List them: what each was tuned for, from what, and how large it is.
+
+    \b
+    Example: kbengine encoders list --kb my-kb
+    """
+    from kbengine.encoders.tuned_encoders import tuned_infos
+    from kbengine.terminal.console import Output
+    from storage.database import database_path
+
+    database_path(kb)
+    output = Output(sys.stdout, as_json=as_json)
+    found = tuned_infos(kb)
+    if as_json:
+        for info in found:
+            output.record(info.to_json())
+        return
+    columns = ("name", "tasks", "loss", "parameters", "bytes", "from", "fingerprint", "created at")
+    output.table(
+        columns,
+        [
+            (
+                info.name,
+                ", ".join(info.tasks),
+                info.report.get("loss"),
+                info.parameters,
+                f"{info.n_bytes:,}",
+                info.base,
+                info.fingerprint[:12],
+                info.created_at,
+            )
+            for info in found
+        ],
+    )
+
+
+@encoders.command()
+@click.argument("name")
+@_kb_and_json
+def delete(name: str, kb: Path, as_json: bool) -> None:
+    """Delete one; a service that answers with it says so from the next request on.
+
+    \b
+    Example: kbengine encoders delete linker --kb my-kb
+    """
+    from kbengine.terminal.console import Output
+    from storage.database import database_path
+    from storage.tuned_files import delete_tuned
+
+    database_path(kb)
+    delete_tuned(kb, name)
+    Output(sys.stdout, as_json=as_json).facts({"deleted": name})
+
+
+@encoders.command()
+@click.argument("name")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The directory to make.")
+@click.option("--weights", type=click.Choice(["int8", "float16", "float32"]), default="int8", show_default=True)
+@_kb_and_json
+def export(name: str, out: Path, weights: Any, kb: Path, as_json: bool) -> None:
+    """Write one as a model directory of its own, which opens every knowledge base of the same passage side.
+
+    \b
+    Example: kbengine encoders export linker --kb my-kb --out linker
+    """
+    from kbengine.encoders.tuned_encoders import export_tuned
+    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.terminal.console import Output
+
+    with KnowledgeBase.open(kb) as knowledge_base:
+        info = export_tuned(kb, name, out, base=knowledge_base.encoder, dtype=weights)
+    Output(sys.stdout, as_json=as_json).facts({"exported": info.name, "directory": str(out)})

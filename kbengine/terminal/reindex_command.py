@@ -1,0 +1,83 @@
+"""The command `reindex`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from storage.gpu import IndexDevice
+
+
+@click.command()
+@click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write a changed copy here and leave --kb as it is.")
+@click.option("--keep-fraction", type=float, help="Keep this share of all tokens, the best by their logits.")
+@click.option("--filter-threshold", type=float, help="Keep tokens whose filter logit reaches this.")
+@click.option("--index", help="exact, ivf-sq8, ivf-sq4, ivf-pq, opq16, opq32, opq48, opq96 or fastscan.")
+@click.option("--nlist", type=int, help="Lists of the index; by default chosen from the number of vectors.")
+@click.option("--nprobe", type=int, help="Lists read per query; by default chosen from nlist.")
+@click.option("--refine", type=int, help="Candidates rescored from the int8 vectors for each one wanted.")
+@click.option("--index-device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
+@click.option("--drop-vectors", is_flag=True, help="Store the index's codes only. There is no way back.")
+@click.option("--drop-sparse", is_flag=True, help="Store no sparse rows (SPARC) any more. There is no way back.")
+@click.option("--yes", is_flag=True, help="Drop without asking.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
+def reindex(
+    kb: Path,
+    out: Path | None,
+    keep_fraction: float | None,
+    filter_threshold: float | None,
+    index: str | None,
+    nlist: int | None,
+    nprobe: int | None,
+    refine: int | None,
+    index_device: IndexDevice,
+    drop_vectors: bool,
+    drop_sparse: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Keep fewer tokens of a knowledge base, or index them in another way; nothing is encoded again.
+
+    \b
+    Examples:
+      kbengine reindex --kb my-kb --index opq48
+      kbengine reindex --kb my-kb --keep-fraction 0.3
+      kbengine reindex --kb my-kb --out small-kb --keep-fraction 0.3 --index opq48 --drop-vectors
+    """
+    import sys
+
+    from kbengine.build.filtering import FilterOptions
+    from kbengine.build.reindexing import ReindexOptions
+    from kbengine.build.reindexing import reindex as reindex_kb
+    from kbengine.progress import progress_for_terminal
+    from kbengine.terminal.console import Output
+
+    given = {"kind": index, "nlist": nlist, "nprobe": nprobe, "refine": refine}
+    options = ReindexOptions(
+        FilterOptions(threshold=filter_threshold, keep_fraction=keep_fraction),
+        {name: value for name, value in given.items() if value is not None},
+        drop_vectors,
+        drop_sparse,
+        index_device,
+    )
+    if out is None and not yes:
+        for lost in ("int8 vectors",) * drop_vectors + ("sparse rows",) * drop_sparse:
+            _confirm(kb, lost)
+    with progress_for_terminal(quiet=as_json) as progress:
+        report = reindex_kb(kb, options, out=out, progress=progress)
+    Output(sys.stdout, as_json=as_json).facts(report.facts())
+
+
+def _confirm(kb: Path, lost: str) -> None:
+    """Nothing; raises unless somebody says yes."""
+    import sys
+
+    loss = f"the {lost} of {kb} will be gone; going back means encoding all text again"
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{loss}: give --yes if that is what you want, or --out to change a copy")
+    if not click.confirm(f"{loss.capitalize()}. Go on?", err=True):
+        raise click.ClickException("nothing was changed")

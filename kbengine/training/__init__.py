@@ -1,1 +1,0 @@
-"""Training phrase encoders, query encoders and the filter from reading-comprehension data."""

@@ -1,1 +1,0 @@
-"""Readers of training rows: SQuAD, Natural Questions, KILT files and zero-shot relation extraction."""
