@@ -47,7 +47,7 @@ def change_names(
     added: Sequence[tuple[int, NewDocument]],
     count_links: bool,
 ) -> None:
-    """Nothing; names and links of the documents that come and go are as they shall be, in the caller's transaction.
+    """Bring names and links up to date with the documents that come and go, in the caller's transaction.
 
     A document that replaces another keeps the aliases that people and tables gave that one; its own are those it
     brings, and those from links are counted again.
@@ -168,7 +168,7 @@ def delete_aliases(
 
 
 def _forget_links(connection: Connection, document: Mapping[Any, Any], anchors: Sequence[str]) -> None:
-    """Nothing; no link with one of these texts leads to the document: they would be counted again some day."""
+    """Delete the document's links with one of these texts, or they would be counted again some day."""
     if not anchors:
         return
     found = links_to(connection, document["doc_id"], document["title"], anchors)

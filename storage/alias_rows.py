@@ -119,7 +119,7 @@ def insert_alias_rows(connection: Connection, rows: Iterable[AliasRow]) -> int:
 
 
 def delete_alias_rows(connection: Connection, rows: Iterable[Mapping[Any, Any]]) -> None:
-    """Nothing; the rows with these keys are gone."""
+    """Delete the rows with these keys."""
     condition = " AND ".join(f"{name} = ?" for name in _KEY)
     for chunk in chunked(rows):
         keys = [tuple(row[name] for name in _KEY) for row in chunk]
@@ -285,7 +285,7 @@ def _position(cursor: str) -> list[Any]:
 
 
 def adopt_stored_names(connection: Connection) -> None:
-    """Nothing; documents stored before there was a table of aliases have their rows in it now.
+    """Make alias rows for the documents that were stored before there was a table of aliases.
 
     Damaged documents get none: nothing is derived from a changed text, and `verify` names them.
     """

@@ -301,7 +301,7 @@ def prepare_ann(
     quantiser: Quantiser | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Nothing; the file that `load_ann` with the same arguments reads is there, if there is to be one."""
+    """Make the file that `load_ann` with the same arguments reads, if there is to be one."""
     needs_no_file = kind == "tokens" and ann_source(segment, kind) is None
     # Before a quantiser is trained nobody is to read the index.
     untrained = kind == "tokens" and options.index_kind.needs_quantiser and quantiser is None
@@ -380,7 +380,7 @@ def _codes(
 
 
 def _tell(path: Path, error: KBError) -> None:
-    """Nothing; why a file is built again is logged, unless it was just not there yet."""
+    """Log why a file is built again, unless it was just not there yet."""
     if not isinstance(error, CorruptError):
         _log.warning("rebuilding %s in memory: %s", path, error)
     elif not isinstance(error.__cause__, FileNotFoundError):

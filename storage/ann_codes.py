@@ -111,7 +111,7 @@ def codes_path(directory: Path, name: str, quantiser: str) -> Path:
 
 
 def write_codes(path: Path, coded: CodedVectors, source: AnnSource) -> None:
-    """Nothing; the quantised vectors are durable under `path`, replacing what was there."""
+    """Write the quantised vectors durably to `path`, replacing what was there."""
     specs = [
         ArraySpec("list_numbers", np.dtype(np.uint16), coded.list_numbers.shape),
         ArraySpec("codes", np.dtype(np.uint8), coded.codes.shape),

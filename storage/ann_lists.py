@@ -216,7 +216,7 @@ def ann_path(directory: Path, name: str, kind: AnnKind) -> Path:
 
 
 def write_lists(path: Path, lists: AnnLists, source: AnnSource, options: AnnOptions) -> None:
-    """Nothing; the lists are durable under `path`, replacing what was there."""
+    """Write the lists durably to `path`, replacing what was there."""
     nlist, d = lists.centroids.shape
     specs = [
         ArraySpec("list_starts", np.dtype(np.int64), (nlist + 1,)),

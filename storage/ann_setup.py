@@ -44,7 +44,7 @@ class AnnSetup:
         return tokens, load_ann(directory, segment, "passages", self.options, device=self.device)
 
     def prepare(self, directory: Path, segment: Segment, *, progress: Progress | None = None) -> None:
-        """Nothing; the files that `load` reads are in the index directory."""
+        """Make the files that `load` reads in the index directory."""
         for kind in _KINDS:
             prepare_ann(directory, segment, kind, self.options, quantiser=self.quantiser, progress=progress)
 

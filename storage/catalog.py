@@ -128,7 +128,7 @@ def insert_generation(
     after: Generation,
     note: str | None = None,
 ) -> None:
-    """Nothing; the commit's row is inserted. `after` holds the ids that the next commit will allot."""
+    """Insert the commit's row. `after` holds the ids that the next commit will allot."""
     row = {
         "generation": commit.generation,
         "op_id": commit.op_id,
@@ -161,7 +161,7 @@ def _segment_row(row: Mapping[Any, Any]) -> SegmentRow:
 
 
 def insert_segment(connection: Connection, row: SegmentRow, *, generation: int) -> None:
-    """Nothing; the segment is live from this generation on."""
+    """Insert the segment as live from this generation on."""
     table = schema.segments
     next_id = int(connection.execute(select(func.coalesce(func.max(table.c.segment_id), 0))).scalar_one()) + 1
     file = row.file
@@ -187,7 +187,7 @@ def insert_segment(connection: Connection, row: SegmentRow, *, generation: int) 
 
 
 def retire_segments(connection: Connection, names: Sequence[str], *, generation: int) -> None:
-    """Nothing; these segments are dead from this generation on."""
+    """Mark these segments as dead from this generation on."""
     table = schema.segments
     rows = connection.execute(select(table).where(table.c.name.in_(names))).mappings().all()
     _mark_dead(connection, table, "segment_id", rows, generation=generation)
@@ -223,7 +223,7 @@ def live_ids_of(connection: Connection, names: Sequence[str]) -> dict[str, list[
 
 
 def retire_documents(connection: Connection, rows: Sequence[Mapping[Any, Any]], *, generation: int) -> None:
-    """Nothing; these documents are tombstones from this generation on and their passages left the full text."""
+    """Make these documents tombstones from this generation on, and take their passages out of the full text."""
     _mark_dead(connection, schema.documents, "document_id", rows, generation=generation)
     table = schema.passages
     passage_ids: list[int] = []

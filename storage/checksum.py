@@ -48,7 +48,7 @@ def sealed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_row(table: str, row: Mapping[Any, Any]) -> None:
-    """Nothing; raises CorruptError unless the row (all columns, in the table's order) has the checksum it stores."""
+    """Raise CorruptError unless the row (all columns, in the table's order) has the checksum it stores."""
     if row_checksum(row) != row["checksum"]:
         identity = next(iter(row.items()))
         raise CorruptError(

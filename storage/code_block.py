@@ -113,7 +113,7 @@ class CodeBlock:
 
 
 def decode_exactly(quantizer: Any, d: int) -> None:
-    """Nothing; the FAISS scalar quantiser (QT_8bit) now decodes each of `as_faiss_bytes` to the int8 it came from.
+    """Make the FAISS scalar quantiser (QT_8bit) decode each of `as_faiss_bytes` to the int8 it came from.
 
     A byte b decodes to min + (b + 0.5) / 255 · range, here b − 128; the types that FAISS calls "direct" would
     round the query instead.

@@ -73,7 +73,7 @@ def write_container(
     *,
     metadata: Mapping[str, str],
 ) -> None:
-    """Nothing; header and arrays have been written to `file`, which the caller commits.
+    """Write header and arrays to `file`, which the caller commits.
 
     Args:
         file: A new file, nothing written yet.

@@ -45,7 +45,7 @@ _CREATING_SUFFIX = ".creating"
 
 
 def create_directory(target: Path, settings: KBSettings) -> None:
-    """Nothing; an empty knowledge base is at `target`, made under another name and renamed when complete."""
+    """Create an empty knowledge base at `target`, under another name until it is complete."""
     with appearing(target) as temporary:
         _fill(temporary, settings)
 
@@ -81,7 +81,7 @@ def _check_vacant(target: Path) -> None:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Nothing; what a creation killed more than an hour ago left under its temporary name is gone."""
+    """Remove what a creation killed more than an hour ago left under its temporary name."""
     for path in target.parent.glob(f".{target.name}.*{_CREATING_SUFFIX}"):
         if path.is_dir() and time.time() - path.stat().st_mtime > _STALE_S:
             shutil.rmtree(path, ignore_errors=True)
@@ -108,7 +108,7 @@ def _fill(directory: Path, settings: KBSettings) -> None:
 
 
 def copy_without_segments(source: Path, target: Path) -> None:
-    """Nothing; the new directory `target` is a knowledge base like `source` as of its newest commit, without segments.
+    """Copy the newest commit of `source` to the new directory `target`, without segments.
 
     The database names them all the same: whoever calls writes segments in their place.
     """
@@ -177,7 +177,7 @@ def leftovers(directory: Path, live: set[str], settings: KBSettings | None = Non
 
 
 def remove_leftovers(session: WriteSession, settings: KBSettings) -> None:
-    """Nothing; files that belong to no live segment or to another index are gone."""
+    """Remove the files that belong to no live segment or to another index."""
     with session.reading() as connection:
         live = {row.file.name for row in live_segments(connection)}
     found = leftovers(session.directory, live, settings)

@@ -79,7 +79,7 @@ def wal_path(directory: Path) -> Path:
 
 
 def check_sqlite_version(version: str) -> None:
-    """Nothing; raises PlatformError for an SQLite whose WAL can corrupt itself."""
+    """Raise PlatformError for an SQLite whose WAL can corrupt itself."""
     if tuple(int(part) for part in version.split(".")) < MINIMUM_SQLITE:
         wanted = ".".join(map(str, MINIMUM_SQLITE))
         raise PlatformError(
@@ -89,7 +89,7 @@ def check_sqlite_version(version: str) -> None:
 
 
 def check_file_system(directory: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> None:
-    """Nothing; raises PlatformError on a network file system, where locks and fsync cannot be trusted.
+    """Raise PlatformError on a network file system, where locks and fsync cannot be trusted.
 
     FUSE types that are not known to be remote pass: local encrypted and overlay file systems are FUSE too.
     """
@@ -256,7 +256,7 @@ def pending_migration(connection: Connection, *, name: str) -> str | None:
 
 
 def migrate(connection: Connection) -> None:
-    """Nothing; the schema is the newest, in the caller's transaction together with the row that records it."""
+    """Bring the schema to the newest revision and record it, in the caller's transaction."""
     from alembic import command
 
     config = _alembic_config()

@@ -46,7 +46,7 @@ def read_error(error: OSError, path: Path) -> KBError:
 
 
 def fsync_directory(directory: Path) -> None:
-    """Nothing; on return the directory's entries (creations, renames, unlinks) survive a power cut."""
+    """Make the directory's entries (creations, renames, unlinks) survive a power cut."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -88,7 +88,7 @@ class DurableFile:
         return self._hash.digest()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Nothing; all of `data` has been handed to the kernel, however many calls that took."""
+        """Hand all of `data` to the kernel, however many calls that takes."""
         if self._descriptor is None:
             raise StateError(f"{self.path} was already committed or abandoned; open a new DurableFile")
         view = memoryview(data)
@@ -106,7 +106,7 @@ class DurableFile:
                 rest = rest[written:]
 
     def commit(self, *, replace: bool = False) -> None:
-        """Nothing; on return the file is complete under its final name and survives a power cut.
+        """Give the complete file its final name, so that it survives a power cut.
 
         An existing file of that name is refused, unless `replace` says that it may be overwritten.
         """
@@ -126,7 +126,7 @@ class DurableFile:
         fsync_directory(self.path.parent)
 
     def abandon(self) -> None:
-        """Nothing; the temporary file is gone, as far as the disk still lets us."""
+        """Remove the temporary file, as far as the disk still lets us."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             with contextlib.suppress(OSError):
@@ -154,7 +154,7 @@ def write_durably(path: Path, chunks: Iterable[bytes], *, replace: bool = False)
 
 
 def write_directory(directory: Path, files: Mapping[str, bytes], *, checksums: str | None = None) -> None:
-    """Nothing; on return the directory is durably there with these files, or (after an error) not at all.
+    """Write a directory with these files durably, or (after an error) not at all.
 
     Args:
         directory: What to make; its parent exists, itself does not.
@@ -203,7 +203,7 @@ def hash_file(path: Path, *, end: int | None = None) -> tuple[int, str]:
 
 
 def check_file(path: Path, *, n_bytes: int, sha256: str) -> None:
-    """Nothing when the file has this size and checksum; CorruptError naming both values otherwise."""
+    """Raise CorruptError, naming both values, unless the file has this size and checksum."""
     try:
         seen_bytes = path.stat().st_size
     except OSError as error:

@@ -107,7 +107,7 @@ def _fill(
     starts: NDArray[np.int64],
     raw_of: Callable[[NDArray[np.int64]], NDArray[np.uint8]],
 ) -> None:
-    """Nothing; the lists of the index hold rows `order[starts[l] : starts[l + 1]]` with their bytes."""
+    """Fill the lists of the index with rows `order[starts[l] : starts[l + 1]]` and their bytes."""
     n_lists = len(starts) - 1
     first = 0
     while first < n_lists:

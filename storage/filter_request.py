@@ -37,7 +37,7 @@ class FilterRequest:
 
 
 def check_available(request: FilterRequest, *, n_tokens: int, n_stored: int, stored_threshold: float | None) -> None:
-    """Nothing; raises InvalidOptionError when more tokens are asked for than are stored.
+    """Raise InvalidOptionError when more tokens are asked for than are stored.
 
     Args:
         request: What is asked for.

@@ -41,7 +41,7 @@ class Findings:
         self.found: list[Finding] = []
 
     def add(self, where: str, what: str, severity: Severity) -> None:
-        """Nothing; the finding is noted."""
+        """Note a finding."""
         self.found.append(Finding(where, what, severity))
 
     @contextlib.contextmanager

@@ -61,7 +61,7 @@ class Batch:
 
 
 def check_documents(documents: Sequence[NewDocument], *, d: int, sparse_model: str | None = None) -> None:
-    """Nothing; raises when a document comes twice or its vectors are not of the kind that the knowledge base holds.
+    """Raise when a document comes twice or its vectors are not of the kind that the knowledge base holds.
 
     Args:
         documents: What is to be added.

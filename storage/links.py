@@ -174,7 +174,7 @@ def anchor_counts(connection: Connection) -> Iterator[AnchorCount]:
 
 
 def count_changed(connection: Connection, *, added: Sequence[int], changed: Iterable[Link]) -> None:
-    """Nothing; aliases with source "anchor" are right again after documents and links came or went.
+    """Set the counts of aliases with source "anchor" right after documents and links came or went.
 
     Args:
         connection: The writing transaction, in which the documents and links are already as they shall be.

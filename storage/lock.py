@@ -79,7 +79,7 @@ class WriterLock:
             return "another process"
 
     def release(self) -> None:
-        """Nothing; the lock is free for others. Calling it again does nothing."""
+        """Free the lock for others. Calling it again does nothing."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

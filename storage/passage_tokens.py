@@ -20,7 +20,7 @@ __all__ = ["update_passages"]
 
 
 def update_passages(connection: Connection, segment: Segment) -> None:
-    """Nothing; the rows of the segment's passages name its tokens only, in the caller's transaction."""
+    """Make the rows of the segment's passages name its tokens only, in the caller's transaction."""
     table = schema.passages
     arrays = segment.arrays
     numbers = segment.token_numbers

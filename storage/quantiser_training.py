@@ -134,6 +134,6 @@ def _codebooks(residuals: Float32, kind: IndexKind, seed: int, stage: Stage, *, 
 
 
 def _quietly(parameters: faiss.ClusteringParameters, seed: int) -> None:
-    """Nothing; k-means takes this seed and writes no warnings about few points to standard error."""
+    """Seed k-means and keep its warnings about few points off standard error."""
     parameters.seed = seed
     parameters.min_points_per_centroid = 1

@@ -133,7 +133,7 @@ class KBReader(RecordReader):
         return cls(directory, settings, allow_damaged=allow_damaged, defer_rows=defer_rows, index_device=index_device)
 
     def close(self) -> None:
-        """Nothing; connections are closed. Snapshots already taken stay usable."""
+        """Close the connections. Snapshots already taken stay usable."""
         self._cache.wait()
         self._engine.dispose()
         with self._watch_lock:

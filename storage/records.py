@@ -318,7 +318,7 @@ def to_json(value: object, name: str) -> str:
 
 
 def check_text(value: str, name: str) -> None:
-    """Nothing; raises InvalidOptionError for text that no UTF-8 file can hold."""
+    """Raise InvalidOptionError for text that no UTF-8 file can hold."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:

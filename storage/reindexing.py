@@ -164,7 +164,7 @@ def reindex(
 
 
 def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexRequest) -> None:
-    """Nothing; raises InvalidOptionError when the vectors that are stored do not allow what is asked for."""
+    """Raise InvalidOptionError when the vectors that are stored do not allow what is asked for."""
     kind = after.ann_options.index_kind
     if kind.needs_quantiser:
         kind.groups(after.d)

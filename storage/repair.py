@@ -86,7 +86,7 @@ def repair(path: str | Path, reencode: Reencode, *, lock_timeout_s: float = 10.0
 
 
 def _unseen(_what: str, _done: int, _total: int) -> None:
-    """Nothing; repairing shows no progress."""
+    """Show no progress of the repair."""
 
 
 def _repair_database(session: WriteSession) -> list[str]:
@@ -240,7 +240,7 @@ def _placed(
 
 
 def _check_texts(connection: Connection, passage_ids: Sequence[int]) -> None:
-    """Nothing; raises CorruptError rather than encode text that is not what was stored."""
+    """Raise CorruptError rather than encode text that is not what was stored."""
     documents, passages = schema.documents, schema.passages
     document_ids: set[int] = set()
     for row in connection.execute(select(passages).where(passages.c.passage_id.in_(passage_ids))).mappings():

@@ -46,7 +46,7 @@ class SegmentCache:
         self._threads: dict[str, threading.Thread] = {}
 
     def use(self, settings: KBSettings) -> None:
-        """Nothing; segments are from now on searched as these settings say."""
+        """Search segments as these settings say from now on."""
         wanted = (dict(settings.ann), dict(settings.quantiser))
         if wanted == self._made_for:
             return
@@ -86,7 +86,7 @@ class SegmentCache:
             return [self._loaded[name] for name in names]
 
     def open_later(self, row: SegmentRow, when_done: Callable[[], None]) -> None:
-        """Nothing; a thread opens the segment and calls `when_done`. A failure shows when `get` tries again."""
+        """Open the segment in a thread, which then calls `when_done`. A failure shows when `get` tries again."""
 
         def work() -> None:
             try:
@@ -106,13 +106,13 @@ class SegmentCache:
         thread.start()
 
     def forget_except(self, names: set[str]) -> None:
-        """Nothing; other segments are dropped here; snapshots that use them keep them alive."""
+        """Drop all segments but these; snapshots that use the others keep them alive."""
         with self._lock:
             self._loaded = {name: loaded for name, loaded in self._loaded.items() if name in names}
             self._outdated = {name: loaded for name, loaded in self._outdated.items() if name in names}
 
     def wait(self) -> None:
-        """Nothing; segments that were being opened in the background are open (or failed)."""
+        """Wait until the segments that are being opened in the background are open (or failed)."""
         with self._lock:
             threads = list(self._threads.values())
         for thread in threads:

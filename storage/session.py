@@ -50,12 +50,12 @@ class WriteSession:
         return self.directory / INDEX_DIRECTORY
 
     def check_usable(self) -> None:
-        """Nothing; raises StateError when an earlier I/O error or `close` ended this session."""
+        """Raise StateError when an earlier I/O error or `close` ended this session."""
         if self._poison is not None:
             raise StateError(f"{self.directory} takes no more writes: {self._poison}; close it and open it again")
 
     def poison(self, reason: object) -> None:
-        """Nothing; every later call raises StateError telling the reason."""
+        """Let every later call raise a StateError that tells the reason."""
         if self._poison is None:
             self._poison = str(reason)
 
@@ -107,7 +107,7 @@ class WriteSession:
             raise write_error(error, self.directory) from error
 
     def discard(self, files: list[SegmentFile]) -> None:
-        """Nothing; files whose transaction failed are unlinked: at once, or when it is sure that it did not take place.
+        """Unlink files whose transaction failed: at once, or when it is sure that it did not take place.
 
         After a failed fsync the next recovery may still find the commit in the log, and it would name these files.
         """
@@ -126,7 +126,7 @@ class WriteSession:
             self.unlink([name for name in names if name not in live])
 
     def unlink(self, names: list[str]) -> None:
-        """Nothing; files of segments that are not live (any more) are gone; what resists is left to the next open."""
+        """Unlink files of segments that are not live (any more); what resists is left to the next open."""
         for name in names:
             paths = [segment_path(self.segment_directory, name), *self.index_directory.glob(f"{name}.*")]
             for path in paths:
@@ -137,21 +137,21 @@ class WriteSession:
         # Not synced: a name that comes back after a power cut is a leftover for the next open, no harm.
 
     def sync_names(self) -> None:
-        """Nothing; unlinked names stay gone after a power cut."""
+        """Make sure that unlinked names stay gone after a power cut."""
         for directory in (self.segment_directory, self.index_directory):
             fsync_directory(directory)
 
     def run_outside_transaction(self, *statements: str) -> None:
-        """Nothing; the statements ran in autocommit mode, as VACUUM and checkpoints must."""
+        """Run the statements in autocommit mode, as VACUUM and checkpoints must."""
         with self.mutex, translated(self.directory):
             run_in_autocommit(self._engine, *statements)
 
     def reconnect(self) -> None:
-        """Nothing; the next transaction uses a new connection."""
+        """Use a new connection for the next transaction."""
         self._engine.dispose()
 
     def close(self) -> None:
-        """Nothing; the log has been copied into kb.sqlite as far as readers allow, and the connection is closed."""
+        """Copy the log into kb.sqlite as far as readers allow, and close the connection."""
         with self.mutex:
             if self._poison is None:
                 try:

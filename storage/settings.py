@@ -125,13 +125,13 @@ class KBSettings:
 
 
 def write_settings(connection: Connection, values: KBSettings) -> None:
-    """Nothing; each field is a row of `settings` in the caller's transaction."""
+    """Write each field as a row of `settings`, in the caller's transaction."""
     for entry in dataclasses.fields(values):
         write_setting(connection, entry.name, getattr(values, entry.name))
 
 
 def write_setting(connection: Connection, key: str, value: object) -> None:
-    """Nothing; the row `key` holds the value as JSON in the caller's transaction."""
+    """Write the value as JSON to the row `key`, in the caller's transaction."""
     row = sealed({"key": key, "value": to_json(value, f"setting {key!r}"), "checksum": 0})
     statement = insert(schema.settings).values(row)
     connection.execute(

@@ -162,7 +162,7 @@ class SparseArrays:
         return cls(**{name.removeprefix("sparse_"): arrays[name] for name in SPARSE_NAMES}, model=model)
 
     def check(self, token_counts: NDArray[np.uint32]) -> None:
-        """Nothing; UsageError when shapes, dtypes or numbers contradict each other or the rows of the passages."""
+        """Raise UsageError when shapes, dtypes or numbers contradict each other or the rows of the passages."""
         n_rows = int(token_counts.sum(dtype=np.int64))
         named = self.named()
         for spec in sparse_specs(self.lengths, n_rows=n_rows, n_passages=len(token_counts)):

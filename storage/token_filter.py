@@ -25,7 +25,7 @@ class LogitCounts:
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(_PATTERNS, dtype=np.int64))
 
     def add(self, segment: Segment, live_passages: NDArray[np.bool_]) -> None:
-        """Nothing; the tokens of these passages, bool (n_passages), are counted."""
+        """Count the tokens of these passages, bool (n_passages)."""
         live = np.repeat(live_passages, segment.arrays.token_counts)
         patterns = _best_logits(segment).view(np.uint16)[live]
         self.counts += np.bincount(patterns, minlength=_PATTERNS)

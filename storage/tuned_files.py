@@ -180,7 +180,7 @@ def list_tuned(directory: Path) -> list[str]:
 
 
 def delete_tuned(directory: Path, name: str) -> None:
-    """Nothing; the encoder is gone.
+    """Delete the encoder.
 
     Raises:
         UnknownEncoderError: There is none of the name.
@@ -201,7 +201,7 @@ def delete_tuned(directory: Path, name: str) -> None:
 
 
 def check_tuned(directory: Path, findings: Findings) -> None:
-    """Nothing; what is wrong with the stored encoders is noted."""
+    """Note what is wrong with the stored encoders."""
     for name in list_tuned(directory):
         where = f"{ENCODER_DIRECTORY}/{name}"
         with findings.checking(where):

@@ -69,7 +69,7 @@ class DatabaseFacts:
 
 
 def check_structure(connection: Connection, findings: Findings) -> None:
-    """Nothing; damaged pages, indexes and foreign keys, and a changed schema, are in `findings`."""
+    """Note damaged pages, indexes and foreign keys, and a changed schema, in `findings`."""
     with findings.checking(DATABASE_NAME):
         for message in connection.exec_driver_sql(f"PRAGMA integrity_check({_MAX_MESSAGES})").scalars():
             if message != "ok":
@@ -112,7 +112,7 @@ def _schema_of(connection: Connection) -> dict[str, str]:
 
 
 def check_rows(connection: Connection, facts: DatabaseFacts, findings: Findings) -> None:
-    """Nothing; rows whose checksum or numbers are wrong are in `findings`, their ids in `facts`."""
+    """Note rows whose checksum or numbers are wrong in `findings`, and ids and numbers in `facts`."""
     for _ in _checked(connection, schema.settings, findings):
         pass
     _check_generations(list(_checked(connection, schema.generations, findings)), facts, findings)
@@ -209,7 +209,7 @@ def _check_passages(
 
 
 def check_full_text(connection: Connection, facts: DatabaseFacts, findings: Findings, *, deep: bool) -> None:
-    """Nothing; a full-text index that is not about exactly the live passages is in `findings`."""
+    """Note in `findings` a full-text index that is not about exactly the live passages."""
     where = f"{DATABASE_NAME}: {schema.FTS_TABLE}"
     ids = np.array(
         connection.exec_driver_sql(f"SELECT rowid FROM {schema.FTS_TABLE} ORDER BY rowid").scalars().all(),

@@ -28,7 +28,7 @@ _NOT_LIVE = "document_id NOT IN (SELECT document_id FROM documents WHERE dead_ge
 
 
 def check_names(connection: Connection, findings: Findings, *, deep: bool, building: bool) -> None:
-    """Nothing; what `remake_names` would change is in `findings`.
+    """Note in `findings` what `remake_names` would change.
 
     Args:
         connection: An open connection.
@@ -58,7 +58,7 @@ def check_names(connection: Connection, findings: Findings, *, deep: bool, build
 
 
 def remake_names(connection: Connection, *, building: bool) -> None:
-    """Nothing; everything that is derived of names has been made again from names, titles and links."""
+    """Derive again all that is made of names, titles and links."""
     for table in (schema.aliases, schema.links):
         connection.exec_driver_sql(f"DELETE FROM {table.name} WHERE {_NOT_LIVE}")
     misfiled = list(_misfiled(connection))

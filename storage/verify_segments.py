@@ -43,7 +43,7 @@ def check_segments(
     still_live: Callable[[str], bool],
     deep: bool,
 ) -> None:
-    """Nothing; damaged files, and ids that segments and database do not share, are in `findings`.
+    """Note in `findings` damaged files, and ids that segments and database do not share.
 
     Args:
         rows: The live segments in order.
@@ -131,7 +131,7 @@ def _compare(
 
 
 def check_ann(segment: Segment, setup: AnnSetup, findings: Findings) -> None:
-    """Nothing; damaged ANN files of a segment are in `findings`. A missing one is none: it is made when wanted."""
+    """Note damaged ANN files of a segment in `findings`. A missing one is none: it is made when wanted."""
     directory = findings.directory / INDEX_DIRECTORY
     for kind in _KINDS:
         source = ann_source(segment, kind)

@@ -26,7 +26,7 @@ _CHUNK_FRAMES = 4096
 
 
 def check_wal(path: Path) -> None:
-    """Nothing; raises CorruptError when the log at `path` lost commits to a damaged byte. No file is fine.
+    """Raise CorruptError when the log at `path` lost commits to a damaged byte. No file is fine.
 
     May run beside a writer: a log that was started afresh meanwhile is simply read again.
     """

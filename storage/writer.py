@@ -126,7 +126,7 @@ class KBWriter:
         return cls(session, lock, settings, merge=background_merging)
 
     def close(self) -> None:
-        """Nothing; background merging has ended, the log is folded into kb.sqlite and the lock is free."""
+        """End background merging, fold the log into kb.sqlite and free the lock."""
         self._closing = True
         self.wait_for_merging()
         self._session.close()
@@ -369,7 +369,7 @@ class KBWriter:
             return compact(self._session, purge=purge, max_rows=max_rows, ann=self._ann())
 
     def wait_for_merging(self) -> None:
-        """Nothing; the background thread, if one ran, has ended."""
+        """Wait until the background thread, if one runs, has ended."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -442,7 +442,7 @@ class KBWriter:
     # -- settings and builds
 
     def set_setting(self, key: str, value: JSON) -> None:
-        """Nothing; the setting is stored. What shaped the stored vectors cannot be changed."""
+        """Store a setting. What shaped the stored vectors cannot be changed."""
         if key in _OWN_SETTINGS:
             raise InvalidOptionError(f"setting {key!r} describes what is stored and cannot be changed; build anew")
         with self._session.mutex:
@@ -463,7 +463,7 @@ class KBWriter:
             return read_setting(connection, key)
 
     def finish_build(self) -> None:
-        """Nothing; the build is complete and readers may open the knowledge base."""
+        """Mark the build as complete: readers may open the knowledge base."""
         with self._session.mutex:
             build: dict[str, JSON] = {"state": "complete", "position": dict(self._settings.build_position)}
             self._change_setting("build", build, operation="build")

@@ -38,6 +38,14 @@ def test_no_file_names_pickle_as_a_way_to_load():
     assert [str(path) for path in SOURCES if banned.search(path.read_text(encoding="utf-8"))] == []
 
 
+def test_docstrings_say_what_is_done_not_what_comes_back():
+    """A function that returns nothing says what it does: neither "Nothing; …" nor "Return when …"."""
+    banned = re.compile(r'"{3}(Nothing(;| when)|Return (when|once|unless))')
+    files = [*SOURCES, *(path for room in ("tests", "benchmarks", "recipes") for path in (ROOT / room).rglob("*.py"))]
+
+    assert [str(path) for path in files if banned.search(path.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["query", "--help"], ["--version"]])
 def test_help_imports_no_torch(arguments):
     """The command answers at once: heavy libraries are imported only where they are used."""

@@ -217,7 +217,7 @@ class Engine:
         return self._batcher.submit_many([(_Key("pages", options), request) for request in requests], deadline)
 
     def check_threshold(self, task: Task, options: AnswerOptions) -> None:
-        """Return when the threshold asked for can be applied to the task.
+        """Check that the threshold asked for can be applied to the task.
 
         Raises:
             InvalidOptionError: there are no probabilities to compare with it.

@@ -73,7 +73,7 @@ class Service:
     probe: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def deadline(self, wanted_ms: int | None = None) -> Deadline:
-        """Return when the current request must be answered: the service's own time, or less if less is wanted."""
+        """Return the time by which the request must be answered: the service's own, or less if less is wanted."""
         seconds = self.settings.deadline_s
         return Deadline.after(seconds if wanted_ms is None else min(seconds, wanted_ms / 1e3))
 

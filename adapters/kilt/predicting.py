@@ -223,7 +223,7 @@ class Answering(Protocol):
         """Return what `Answerer.answer` returns."""
 
     def check_threshold(self, task: Task, options: AnswerOptions) -> None:
-        """Return when the threshold asked for can be applied to the task."""
+        """Check that the threshold asked for can be applied to the task."""
 
 
 class PredictionWriter(Protocol):

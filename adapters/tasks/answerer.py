@@ -150,7 +150,7 @@ class Answerer:
         )
 
     def check_threshold(self, task: Task, options: AnswerOptions) -> None:
-        """Return when the threshold asked for can be applied to the task.
+        """Check that the threshold asked for can be applied to the task.
 
         Raises:
             InvalidOptionError: there are no probabilities to compare with it.

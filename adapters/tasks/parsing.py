@@ -96,7 +96,7 @@ def dialogue_request(text: str) -> DialogueRequest:
 
 
 def check_span(text: str, span: Span) -> None:
-    """Return when the span holds some text of `text`.
+    """Check that the span holds some text of `text`.
 
     Raises:
         TaskInputError: it is empty, blank, reversed or not within the text.

@@ -142,7 +142,7 @@ class Background:
         self._pending = self._executor.submit(task, *arguments, **options)
 
     def wait(self) -> None:
-        """Return once no task is running.
+        """Wait until no task is running.
 
         Raises:
             Exception: whatever the task raised.
@@ -152,5 +152,5 @@ class Background:
             pending.result()
 
     def close(self) -> None:
-        """Return once no task is running and none can be started."""
+        """Wait until no task is running, and let none be started from now on."""
         self._executor.shutdown(wait=True)

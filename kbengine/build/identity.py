@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_encoder(encoder: Encoder, settings: KBSettings, path: Path) -> None:
-    """Return when the encoder made the stored vectors, or makes the same.
+    """Check that the encoder made the stored vectors, or makes the same.
 
     Raises:
         EncoderMismatchError: it makes others.

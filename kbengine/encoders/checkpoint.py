@@ -101,7 +101,7 @@ def write_checkpoint(
     documents: Mapping[str, str] | None = None,
     like: Path | None = None,
 ) -> None:
-    """Return once the directory is durably there with all its files, or else not at all.
+    """Write a model directory durably, with all its files or else not at all.
 
     Args:
         directory: what to make; its parent exists, itself does not.

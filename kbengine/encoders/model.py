@@ -46,7 +46,7 @@ class Tower(nn.Module):
         self.encoder: BertStack | FusedStack = BertStack(config.backbone, dropout=dropout)
 
     def fuse(self, device: torch.device, dtype: torch.dtype, usual_rows: int, *, prepack: bool) -> None:
-        """Nothing; the layers are then fused copies for inference."""
+        """Replace the layers by fused copies for inference."""
         if isinstance(self.encoder, BertStack):
             self.encoder = FusedStack(self.encoder, device=device, dtype=dtype, usual_rows=usual_rows, prepack=prepack)
 

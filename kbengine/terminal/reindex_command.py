@@ -73,7 +73,7 @@ def reindex(
 
 
 def _confirm(kb: Path, lost: str) -> None:
-    """Nothing; raises unless somebody says yes."""
+    """Ask whether to go on, and raise unless somebody says yes."""
     import sys
 
     loss = f"the {lost} of {kb} will be gone; going back means encoding all text again"

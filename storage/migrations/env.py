@@ -13,7 +13,7 @@ from storage.schema import metadata
 
 
 def run() -> None:
-    """Nothing; the schema of the connection in `config.attributes` has been brought to the asked revision."""
+    """Bring the schema of the connection in `config.attributes` to the revision asked for."""
     connection: Connection = context.config.attributes["connection"]
     context.configure(
         connection=connection,

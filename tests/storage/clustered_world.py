@@ -74,14 +74,14 @@ def reencode(stored: list[StoredPassage]) -> list[NewPassage]:
 
 
 def create(path: Path, *, n_documents: int = 60) -> None:
-    """Nothing; a knowledge base of that many documents in one segment is there, lists from 500 rows on."""
+    """Make a knowledge base of that many documents in one segment, with lists from 500 rows on."""
     settings = KBSettings("clustered", "c" * 64, D, ann={"exact_below_rows": 500, "sample_per_list": 256})
     with KBWriter.create(path, settings) as writer:
         writer.add([make_document(seed) for seed in range(n_documents)])
 
 
 def change(path: Path, kind: str | None = None, *, drop: bool = False) -> None:
-    """Nothing; the index is of this kind now, and the int8 vectors dropped if that is wanted."""
+    """Change the index to this kind, and drop the int8 vectors if that is wanted."""
     with KBWriter.open(path) as writer:
         writer.reindex(ReindexRequest(ann=None if kind is None else {"kind": kind}, drop_vectors=drop))
 

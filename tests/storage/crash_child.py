@@ -29,13 +29,13 @@ KINDS += ["merge_small"] * 2 + ["merge_all", "compact", "purge"]
 
 
 def note(journal: int, entry: dict[str, Any]) -> None:
-    """Nothing; the line is in the journal for good."""
+    """Write the line to the journal for good."""
     os.write(journal, (json.dumps(entry) + "\n").encode())
     os.fsync(journal)
 
 
 def work(directory: Path, journal_path: Path, seed: int, live: set[str]) -> None:
-    """Nothing; works until it is killed."""
+    """Work until killed."""
     rng = np.random.default_rng(seed)
     journal = os.open(journal_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with KBWriter.open(directory) as writer:
@@ -78,7 +78,7 @@ def work(directory: Path, journal_path: Path, seed: int, live: set[str]) -> None
 
 
 def serve() -> None:
-    """Nothing; starts a child for each line on standard input and waits for its end."""
+    """Start a child for each line on standard input and wait for its end."""
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()

@@ -29,12 +29,12 @@ STEPS: list[tuple[Callable[[KBWriter], object], Callable[[Model], Model]]] = [
 
 
 def tell(word: str) -> None:
-    """Nothing; the word is on standard output."""
+    """Write the word to standard output."""
     os.writev(1, [word.encode() + b"\n"])
 
 
 def main(directory: Path) -> None:
-    """Nothing; the steps were done, or an error told."""
+    """Do the steps, or tell the error."""
     try:
         writer = KBWriter.open(directory, background_merging=False)
         for step, _ in STEPS:

@@ -291,7 +291,7 @@ def test_export_carries_names_and_links(kb: Path, tmp_path: Path) -> None:
 
 
 def edit(path: Path, *statements: str) -> None:
-    """Nothing; the statements were committed to kb.sqlite behind kbengine's back."""
+    """Commit the statements to kb.sqlite behind kbengine's back."""
     connection = dbapi2.connect(str(path / "kb.sqlite"))
     with connection:
         for statement in statements:

@@ -80,7 +80,7 @@ class Nursery:
         return [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("}")]
 
     def close(self) -> None:
-        """Nothing; the process has ended."""
+        """End the process."""
         self._process.communicate()
 
 

@@ -40,7 +40,7 @@ from tests.storage.small_world import make_document, make_settings
 
 
 def edit(path: Path, *statements: str) -> None:
-    """Nothing; the statements were committed to kb.sqlite behind kbengine's back."""
+    """Commit the statements to kb.sqlite behind kbengine's back."""
     connection = dbapi2.connect(str(path / "kb.sqlite"))
     with connection:
         for statement in statements:

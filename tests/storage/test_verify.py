@@ -43,7 +43,7 @@ def kb(sound: Path, tmp_path: Path) -> Path:
 
 
 def edit(path: Path, *statements: str) -> None:
-    """Nothing; the statements were committed to kb.sqlite behind kbengine's back."""
+    """Commit the statements to kb.sqlite behind kbengine's back."""
     connection = dbapi2.connect(str(path / "kb.sqlite"))
     with connection:
         for statement in statements:
@@ -62,7 +62,7 @@ def segment_files(path: Path) -> list[Path]:
 
 
 def flip(path: Path, position: int, bit: int = 1) -> None:
-    """Nothing; one bit of the file has changed."""
+    """Flip one bit of the file."""
     data = bytearray(path.read_bytes())
     data[position] ^= bit
     path.write_bytes(data)

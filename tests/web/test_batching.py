@@ -63,7 +63,7 @@ def submit_behind(runner, batcher, jobs, pool):
 
 
 def wait_until(condition):
-    """Return when the condition holds."""
+    """Wait until the condition holds."""
     until = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < until

@@ -9,7 +9,7 @@ from web.turns import Turns
 
 
 def wait_for(turns, n):
-    """Return when so many wait."""
+    """Wait until so many wait."""
     until = time.monotonic() + 10
     while turns.n_waiting < n:
         assert time.monotonic() < until

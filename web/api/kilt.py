@@ -140,7 +140,7 @@ class _SharedAnswerer:
         return self._service.engine.ask(requests, options, self._service.deadline())
 
     def check_threshold(self, task: Task, options: AnswerOptions) -> None:
-        """Return when the threshold asked for can be applied to the task."""
+        """Check that the threshold asked for can be applied to the task."""
         self._service.engine.check_threshold(task, options)
 
 

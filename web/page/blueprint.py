@@ -40,7 +40,7 @@ page.app_errorhandler(404)(unknown_address)
 
 @page.record
 def _keep_state(setup: BlueprintSetupState) -> None:
-    """Nothing; each app gets its own state, so that two apps of one process do not share undo."""
+    """Give each app its own state, so that two apps of one process do not share undo."""
     assert page.static_folder is not None
     setup.app.extensions[PAGE_STATE] = PageState(Path(page.static_folder))
 

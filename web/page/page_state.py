@@ -58,7 +58,7 @@ class RecentlyDeleted:
             return self._deleted.get(token)
 
     def forget(self, token: str) -> None:
-        """Nothing; the document cannot be brought back any more."""
+        """Forget the document: it cannot be brought back any more."""
         with self._lock:
             self._deleted.pop(token, None)
 

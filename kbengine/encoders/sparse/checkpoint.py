@@ -77,7 +77,7 @@ def sparse_files(heads: SparseHeads) -> dict[str, bytes]:
 
 
 def write_sparse(directory: Path, heads: SparseHeads) -> None:
-    """Return once the heads are durably in an existing model directory.
+    """Write the heads durably into an existing model directory.
 
     Raises:
         EncoderError: the directory holds sparse heads already, or a weight is too large for float16.

@@ -50,7 +50,7 @@ class Processes(ABC):
 
     @abstractmethod
     def wait(self) -> None:
-        """Return when every process has come here."""
+        """Wait until every process has come here."""
 
 
 class SingleProcess(Processes):

@@ -78,7 +78,7 @@ def write_reader(
     *,
     dtype: ReaderDType = "float16",
 ) -> None:
-    """Return once the directory is durably there with all its files, or else not at all.
+    """Write a reader's directory durably, with all its files or else not at all.
 
     Args:
         directory: what to make; its parent exists, itself does not.

@@ -116,7 +116,7 @@ class Reader:
         )
 
     def save(self, directory: str | Path, *, dtype: ReaderDType = "float16") -> None:
-        """Return once the reader is durably in the directory, which must not exist before.
+        """Write the reader durably to the directory, which must not exist before.
 
         Raises:
             EncoderError: the directory exists.

@@ -35,7 +35,7 @@ _STATEMENTS = (
 
 
 def upgrade() -> None:
-    """Nothing; the tables, indexes, full-text table and views have been created."""
+    """Create the tables, indexes, full-text table and views."""
     op.create_table(
         "settings",
         sa.Column("key", sa.Text(), nullable=False),

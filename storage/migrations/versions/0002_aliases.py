@@ -21,7 +21,7 @@ _LIVE_ALIASES = """CREATE VIEW live_aliases AS
 
 
 def upgrade() -> None:
-    """Nothing; the two tables and the view are there, with the names that stored documents already had."""
+    """Create the two tables and the view, and fill in the names that stored documents already have."""
     op.create_table(
         "aliases",
         sa.Column("folded", sa.Text(), nullable=False),
