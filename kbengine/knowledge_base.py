@@ -20,7 +20,7 @@ from storage.alias_records import NewAlias
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
-    from kbengine.encoders.tuned_encoders import TunedInfo
+    from kbengine.encoders.tuned_info import TunedInfo
     from kbengine.search.results import SearchResult
     from kbengine.search.searcher import Searcher
     from storage.alias_changes import AliasChange
@@ -205,7 +205,7 @@ class KnowledgeBase:
 
     def tuned_encoders(self) -> list[TunedInfo]:
         """Return what is known of each encoder tuned for this knowledge base, by name."""
-        from kbengine.encoders.tuned_encoders import tuned_infos
+        from kbengine.encoders.tuned_info import tuned_infos
 
         return tuned_infos(self.path)
 

@@ -19,7 +19,8 @@ from adapters.tuning.tuning_files import read_gold_rows
 from adapters.tuning.tuning_scores import DevelopmentScore, ScoreOptions
 from benchmarks.kilt_sets import data_folder
 from kbengine.encoders.deltas import ParameterOptions, decode_deltas
-from kbengine.encoders.tuned_encoders import TunedInfo, store_tuned, tuned_infos
+from kbengine.encoders.tuned_encoders import store_tuned
+from kbengine.encoders.tuned_info import TunedInfo, tuned_infos
 from kbengine.knowledge_base import KnowledgeBase
 from recipes.tuning_experiments import EXPERIMENTS
 from storage.tuned_files import tuned_weights

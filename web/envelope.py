@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from adapters.kilt.submission import PageProvenance
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
+from adapters.tasks.provenance import PageProvenance
 from kbengine.corpus.sentences import covering_sentence, sentence_spans
-from kbengine.corpus.span import Span
 from kbengine.search.results import Hit, SearchResult
 
 if TYPE_CHECKING:
@@ -56,21 +56,6 @@ def _hit_answer(hit: Hit) -> Answer:
         sentence=sentence,
         score=hit.score,
         parts=hit.parts,
-        provenance=_provenance(hit, span),
+        provenance=replace(PageProvenance.of_hit(hit, span), text=text[span.start : span.end], score=hit.score),
     )
     return Answer(hit.rank, hit.text, hit.unit, hit.score, None, (evidence,))
-
-
-def _provenance(hit: Hit, span: Span) -> PageProvenance:
-    shift = hit.passage.char_offset
-    return PageProvenance(
-        wikipedia_id=hit.document.doc_id,
-        title=hit.document.title,
-        section=hit.passage.section,
-        start_paragraph_id=hit.passage.ordinal,
-        start_character=span.start + shift,
-        end_paragraph_id=hit.passage.ordinal,
-        end_character=span.end + shift,
-        text=hit.passage.text[span.start : span.end],
-        score=hit.score,
-    )

@@ -8,7 +8,8 @@ from adapters.kilt.lint import Finding, LintReport, Severity, lint
 from adapters.kilt.records import Output, Provenance, TaskRecord, read_gold, read_guess, read_ids, read_inputs
 from adapters.kilt.retrieval import DEFAULT_KS, PAGE_KEYS, PARAGRAPH_KEYS, RetrievalScores
 from adapters.kilt.scoring import RankingScores, RecordScores, Scores, score_files, score_retrieval_files
-from adapters.kilt.submission import PageProvenance, Prediction, SubmissionWriter, distinct_pages, prediction_line
+from adapters.kilt.submission import Prediction, SubmissionWriter, distinct_pages, prediction_line
+from adapters.tasks.provenance import PageProvenance
 
 __all__ = [
     "DATASETS",

@@ -18,8 +18,8 @@ from adapters.errors import RecordError, TaskInputError, UnknownRelationError
 from adapters.kilt import Prediction, Scores, SubmissionWriter, TaskRecord, read_gold, score_files
 from adapters.kilt.lines import read_text_lines
 from adapters.kilt.predicting import output_path, task_of_file
-from adapters.kilt.submission import PageProvenance
 from adapters.tasks.answering import trimmed_span
+from adapters.tasks.provenance import PageProvenance
 from adapters.tasks.task import Task, task_query
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.progress import NoProgress, ProgressSink
@@ -245,29 +245,11 @@ def _prediction(
     """Return the surest answer of the passages read, its page first."""
     order = list(range(len(hits)))
     answer = ""
-    spans: dict[int, tuple[int, int]] = {}
-    for i, reading in enumerate(readings):
-        span = trimmed_span(hits[i].passage.text, reading.span)
-        spans[i] = (span.start, span.end)
-    candidates = [i for i, (start, end) in spans.items() if start < end]
+    spans = {i: trimmed_span(hits[i].passage.text, reading.span) for i, reading in enumerate(readings)}
+    candidates = [i for i, span in spans.items() if span.start < span.end]
     if candidates:
         best = max(candidates, key=lambda i: (readings[i].margin, -i))
         order = [best, *(i for i in order if i != best)]
         if options.min_margin is None or readings[best].margin >= options.min_margin:
-            start, end = spans[best]
-            answer = hits[best].passage.text[start:end]
-    return Prediction(record.raw_id, answer, tuple(_page(hits[i], spans.get(i)) for i in order))
-
-
-def _page(hit: Hit, span: tuple[int, int] | None) -> PageProvenance:
-    """Return the hit as evidence: its paragraph, and where in it the reader's answer stands."""
-    ordinal, shift = hit.passage.ordinal, hit.passage.char_offset
-    return PageProvenance(
-        wikipedia_id=hit.document.doc_id,
-        title=hit.document.title,
-        section=hit.passage.section,
-        start_paragraph_id=ordinal,
-        start_character=None if span is None else shift + span[0],
-        end_paragraph_id=ordinal,
-        end_character=None if span is None else shift + span[1],
-    )
+            answer = hits[best].passage.text[spans[best].start : spans[best].end]
+    return Prediction(record.raw_id, answer, tuple(PageProvenance.of_hit(hits[i], spans.get(i)) for i in order))

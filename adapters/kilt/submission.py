@@ -18,31 +18,9 @@ from typing import Self
 
 from adapters.errors import SubmissionError
 from adapters.kilt.lines import JSON
+from adapters.tasks.provenance import PageProvenance
 from storage.durable import fsync_directory, write_error
 from storage.errors import LockedError
-
-
-@dataclass(frozen=True, slots=True)
-class PageProvenance:
-    """One page with the passage that speaks for it; `None` fields are left out of the file.
-
-    Offsets are half-open character offsets into the paragraph as stored.
-    """
-
-    wikipedia_id: str
-    title: str | None = None
-    section: str | None = None
-    start_paragraph_id: int | None = None
-    start_character: int | None = None
-    end_paragraph_id: int | None = None
-    end_character: int | None = None
-    text: str | None = None
-    score: float | None = None
-
-    def to_json(self) -> dict[str, JSON]:
-        """The entry as the submission holds it, `wikipedia_id` first."""
-        values: dict[str, JSON] = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

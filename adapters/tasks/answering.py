@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.kilt.submission import PageProvenance
 from adapters.tasks.answers import Evidence
+from adapters.tasks.provenance import PageProvenance
 from adapters.tasks.task import Task
 from kbengine.corpus.sentences import covering_sentence, sentence_spans
 from kbengine.corpus.span import Span
@@ -59,7 +59,7 @@ def answer_of(task: Task, hits: Sequence[Hit]) -> str:
 
 def provenance_of(task: Task, hits: Sequence[Hit]) -> tuple[PageProvenance, ...]:
     """Return one entry a hit, in order: page, title, section, paragraph and its characters that answer."""
-    return tuple(_page(hit, _evidence_span(task, hit)) for hit in hits)
+    return tuple(PageProvenance.of_hit(hit, _evidence_span(task, hit)) for hit in hits)
 
 
 def evidence_of(task: Task, unit: Unit, hit: Hit, *, explain: bool) -> Evidence:
@@ -77,19 +77,7 @@ def evidence_of(task: Task, unit: Unit, hit: Hit, *, explain: bool) -> Evidence:
         sentence=covering_sentence(sentences, span),
         score=hit.score,
         parts=hit.parts if explain else None,
-        provenance=_page(hit, span),
-    )
-
-
-def _page(hit: Hit, span: Span) -> PageProvenance:
-    return PageProvenance(
-        wikipedia_id=hit.document.doc_id,
-        title=hit.document.title,
-        section=hit.passage.section,
-        start_paragraph_id=hit.passage.ordinal,
-        start_character=hit.passage.char_offset + span.start,
-        end_paragraph_id=hit.passage.ordinal,
-        end_character=hit.passage.char_offset + span.end,
+        provenance=PageProvenance.of_hit(hit, span),
     )
 
 

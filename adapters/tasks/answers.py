@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from adapters.kilt.submission import PageProvenance
+from adapters.tasks.provenance import PageProvenance
 from adapters.tasks.task import Task
 from kbengine.corpus.span import Span
 from kbengine.search.query import Unit

@@ -7,16 +7,14 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbengine.errors import CorruptError, EncoderMismatchError
+from kbengine.encoders.tuned_info import TunedInfo
+from kbengine.errors import EncoderMismatchError
 from storage.tuned_files import (
     TunedFiles,
-    list_tuned,
-    read_tuned,
     tuned_identity,
     tuned_weights,
     write_tuned,
@@ -31,42 +29,6 @@ if TYPE_CHECKING:
 
 MAX_LOADED = 8
 """Tuned encoders kept in memory, those used last: one with a query encoder of its own takes some 45 MB at d = 384."""
-
-
-@dataclass(frozen=True)
-class TunedInfo:
-    """What is known of a stored encoder without loading it.
-
-    Attributes:
-        name: Its name.
-        fingerprint: What answers made with it carry.
-        base: Name of the encoder it was tuned from.
-        base_fingerprint: That one's fingerprint.
-        passage_fingerprint: Of the vectors it was tuned on.
-        parameters: "heads", "full" or "lora".
-        scale: LoRA's scale.
-        tasks: What it was tuned for.
-        n_bytes: Size of its weights.
-        created_at: UTC, ISO 8601.
-        report: How tuning went: loss, rows, scores before and after.
-    """
-
-    name: str
-    fingerprint: str
-    base: str
-    base_fingerprint: str
-    passage_fingerprint: str
-    parameters: str
-    scale: float
-    tasks: tuple[str, ...]
-    n_bytes: int
-    created_at: str
-    report: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return values | {"tasks": list(self.tasks), "report": dict(self.report)}
 
 
 class TunedEncoders:
@@ -101,7 +63,7 @@ class TunedEncoders:
     def _load(self, files: TunedFiles, data: bytes) -> Encoder:
         from kbengine.encoders.model import query_weights
 
-        info = _info(files)
+        info = TunedInfo.of_files(files)
         _check_base(info, self._base)
         if self._base_weights is None:
             self._base_weights = query_weights(base_checkpoint(self._base).weights)
@@ -176,7 +138,7 @@ def store_tuned(
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "report": dict(report),
     }
-    return _info(write_tuned(path, name, facts, data))
+    return TunedInfo.of_files(write_tuned(path, name, facts, data))
 
 
 def export_tuned(path: Path, name: str, out: Path, *, base: Encoder, dtype: WeightsDType = "int8") -> TunedInfo:
@@ -198,10 +160,9 @@ def export_tuned(path: Path, name: str, out: Path, *, base: Encoder, dtype: Weig
         CorruptError: its files are not what was written.
     """
     from kbengine.encoders.checkpoint import write_checkpoint
-    from kbengine.encoders.tuned_card import tuned_card
 
     files, data = tuned_weights(path, name)
-    info = _info(files)
+    info = TunedInfo.of_files(files)
     _check_base(info, base)
     checkpoint = base_checkpoint(base)
     weights = dict(checkpoint.weights) | _applied(dict(checkpoint.weights), info, files, data)
@@ -211,7 +172,7 @@ def export_tuned(path: Path, name: str, out: Path, *, base: Encoder, dtype: Weig
         checkpoint.tokenizer_json,
         weights,
         dtype=dtype,
-        documents={"README.md": tuned_card(info)},
+        documents={"README.md": info.card()},
         like=base.directory,
     )
     return info
@@ -233,23 +194,3 @@ def _applied(weights: Mapping[str, Tensor], info: TunedInfo, files: TunedFiles, 
     from kbengine.encoders.model import query_weights
 
     return applied(query_weights(weights), decode_deltas(data, str(files.weights)), info.scale)
-
-
-def tuned_infos(path: Path) -> list[TunedInfo]:
-    """Return what is known of each tuned encoder of a knowledge base, by name.
-
-    Raises:
-        CorruptError: a record is not what was written.
-    """
-    return [_info(read_tuned(path, name)) for name in list_tuned(path)]
-
-
-def _info(files: TunedFiles) -> TunedInfo:
-    try:
-        values = dict(files.facts)
-        values["tasks"] = tuple(values["tasks"])
-        return TunedInfo(name=files.name, n_bytes=files.n_bytes, **values)
-    except (KeyError, TypeError) as error:
-        raise CorruptError(
-            f"{files.weights.parent} is of no encoder that this kbengine knows ({error}); tune it again or delete it"
-        ) from error

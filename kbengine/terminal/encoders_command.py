@@ -38,7 +38,7 @@ def list_(kb: Path, as_json: bool) -> None:
     \b
     Example: kbengine encoders list --kb my-kb
     """
-    from kbengine.encoders.tuned_encoders import tuned_infos
+    from kbengine.encoders.tuned_info import tuned_infos
     from kbengine.terminal.console import Output
     from storage.database import database_path
 

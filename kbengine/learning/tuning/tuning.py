@@ -11,7 +11,8 @@ from typing import Any
 
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.query_input import QueryIds
-from kbengine.encoders.tuned_encoders import TunedInfo, base_checkpoint, store_tuned
+from kbengine.encoders.tuned_encoders import base_checkpoint, store_tuned
+from kbengine.encoders.tuned_info import TunedInfo
 from kbengine.errors import EncoderError, QueryError, TrainingDataError
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.learning.loop.interruption import Stop, never

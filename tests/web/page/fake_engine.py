@@ -8,9 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from adapters.kilt.submission import PageProvenance
 from adapters.tasks.answerer import AnswerOptions
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
+from adapters.tasks.provenance import PageProvenance
 from adapters.tasks.requests import LinkingRequest, TaskRequest, task_of
 from adapters.tasks.task import TASKS
 from kbengine.corpus.document import CorpusDocument, CorpusPassage

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kbengine.build.checking import verify_kb
+from kbengine.encoders import tuned_encoders
 from kbengine.encoders.checkpoint import read_checkpoint, write_checkpoint
 from kbengine.encoders.deltas import DELTA, ParameterOptions
 from kbengine.encoders.encoder import Encoder
@@ -16,7 +17,6 @@ from kbengine.encoders.model import query_weights
 from kbengine.encoders.tuned_encoders import export_tuned, store_tuned
 from kbengine.errors import CorruptError, EncoderError, EncoderMismatchError, UnknownEncoderError
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.learning.tuning import tuned_encoders
 from tests.kbengine.learning.tuning.tuning_world import open_world
 from tests.tiny_encoder import write_tiny_encoder
 
