@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from kbengine.terminal.console import Output
-    from storage.alias_records import AliasSource
+from kbengine.terminal.console import Output, standard_output
+from kbengine.terminal.options import PATH, json_option, kb_option
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from storage.alias_records import AliasSource
 
 GIVEN = ("wikidata", "document", "redirect", "mention", "tsv", "manual")
 SOURCES = (*GIVEN, "anchor", "title")
-
-
-def _common(function: F) -> F:
-    """Return the command with `--kb DIR` and `--json`."""
-    json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
-    kb_option = click.option(
-        "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base."
-    )
-    return kb_option(json_option(function))
 
 
 @click.group()
@@ -37,7 +28,8 @@ def aliases() -> None:
 
 
 @aliases.command("list")
-@_common
+@kb_option
+@json_option
 @click.option("--doc", "doc_id", help="Only names of the document with this id.")
 @click.option("--prefix", help="Only names that begin so, accents and case folded.")
 @click.option("--source", type=click.Choice(SOURCES), help="Only names from this source.")
@@ -64,13 +56,15 @@ def list_command(
 
     with KBReader.open(kb) as reader:
         found = reader.list_aliases(doc_id=doc_id, prefix=prefix, source=source, after=after, limit=limit)
-    _table(_output(as_json), [alias_facts(each) for each in found], hidden=() if as_json else ("cursor",))
+    rows = [alias_facts(each) for each in found]
+    _table(standard_output(as_json=as_json), rows, hidden=() if as_json else ("cursor",))
     if len(found) == limit and not as_json:
         click.echo(f"next page: --after '{found[-1].cursor}'", err=True)
 
 
 @aliases.command()
-@_common
+@kb_option
+@json_option
 @click.argument("names", nargs=-1, required=True)
 def match(kb: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Show the documents of which NAMES are other names: how well each matches, and its prior. Titles do not count.
@@ -86,11 +80,12 @@ def match(kb: Path, names: tuple[str, ...], as_json: bool) -> None:
         documents = reader.documents({match.document_id for matches in found for match in matches})
     pairs = [(name, match) for name, matches in zip(names, found, strict=True) for match in matches]
     rows = [match_facts(name, documents[m.document_id], m) for name, m in pairs if m.document_id in documents]
-    _table(_output(as_json), rows)
+    _table(standard_output(as_json=as_json), rows)
 
 
 @aliases.command()
-@_common
+@kb_option
+@json_option
 @click.argument("doc_id")
 @click.argument("names", nargs=-1, required=True)
 @click.option("--prior", type=float, help="Probability that such a name means this document; otherwise it is counted.")
@@ -116,11 +111,12 @@ def add(
     new = [(doc_id, NewAlias(name, source, prior)) for name in names]
     with KBWriter.open(kb) as writer:
         change = writer.add_aliases(new, replace=replace)
-    _output(as_json).facts({"added": change.aliases, "generation": change.generation})
+    standard_output(as_json=as_json).facts({"added": change.aliases, "generation": change.generation})
 
 
 @aliases.command()
-@_common
+@kb_option
+@json_option
 @click.argument("doc_id")
 @click.argument("names", nargs=-1)
 @click.option("--all", "delete_all", is_flag=True, help="All names of the document instead of NAMES.")
@@ -141,12 +137,13 @@ def delete(
         raise click.UsageError("name the aliases to delete, or pass --all to delete all of them")
     with KBWriter.open(kb) as writer:
         change = writer.delete_aliases(doc_id, None if delete_all else names, source=source)
-    _output(as_json).facts({"deleted": change.aliases, "generation": change.generation})
+    standard_output(as_json=as_json).facts({"deleted": change.aliases, "generation": change.generation})
 
 
 @aliases.command("import")
-@_common
-@click.argument("tables", nargs=-1, required=True, type=click.Path(path_type=Path))
+@kb_option
+@json_option
+@click.argument("tables", nargs=-1, required=True, type=PATH)
 @click.option("--source", type=click.Choice(GIVEN), default="tsv", show_default=True)
 @click.option("--skip-bad", is_flag=True, help="Count lines that cannot be used instead of refusing all.")
 def import_command(kb: Path, tables: tuple[Path, ...], source: AliasSource, skip_bad: bool, as_json: bool) -> None:
@@ -167,18 +164,10 @@ def import_command(kb: Path, tables: tuple[Path, ...], source: AliasSource, skip
         report = import_aliases(kb, tables, source=source, skip_bad=skip_bad, progress=progress)
     for skipped in report.first_skipped:
         click.echo(f"skipped: {skipped}", err=True)
-    _output(as_json).facts(report.facts())
+    standard_output(as_json=as_json).facts(report.facts())
 
 
 def _table(output: Output, rows: Sequence[Mapping[str, Any]], *, hidden: Sequence[str] = ()) -> None:
     """Write rows with the same keys as a table, or as one JSON object a row."""
     columns = [name for name in (rows[0] if rows else ()) if name not in hidden]
     output.table(columns, [[row[name] for name in columns] for row in rows])
-
-
-def _output(as_json: bool) -> Output:
-    import sys
-
-    from kbengine.terminal.console import Output
-
-    return Output(sys.stdout, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -59,6 +60,11 @@ class Output:
         for row in rows:
             table.add_row(*("" if value is None else str(value) for value in row))
         self.console.print(table, markup=False)
+
+
+def standard_output(*, as_json: bool) -> Output:
+    """Return what writes to the standard output of now."""
+    return Output(sys.stdout, as_json=as_json)
 
 
 def _readable(value: Any) -> str:

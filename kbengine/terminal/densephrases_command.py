@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from kbengine.terminal.console import standard_output
+from kbengine.terminal.options import PATH, device_option, dtype_option, json_option
+
 if TYPE_CHECKING:
     from kbengine.encoders.checkpoint import WeightsDType
     from kbengine.encoders.device import DTypeChoice
-
-PATH = click.Path(path_type=Path)
 
 
 @click.group()
@@ -33,7 +33,7 @@ def densephrases() -> None:
 @click.option("--out", type=PATH, required=True, help="The model directory to make.")
 @click.option("--max-phrase-tokens", type=int, default=10, show_default=True, help="Longest phrase in search.")
 @click.option("--weights", type=click.Choice(["float16", "float32", "int8"]), default="float16", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@json_option
 def checkpoint(
     checkpoint: Path,
     base: Path | None,
@@ -53,7 +53,6 @@ def checkpoint(
       kbengine densephrases checkpoint my-query-ft --phrase-encoder dp-multi --base spanbert-base-cased --out dp-mine
     """
     from kbengine.densephrases.checkpoint import import_checkpoint
-    from kbengine.terminal.console import Output
 
     report = import_checkpoint(
         checkpoint,
@@ -63,7 +62,7 @@ def checkpoint(
         max_phrase_tokens=max_phrase_tokens,
         dtype=weights,
     )
-    Output(sys.stdout, as_json=as_json).facts(report.facts())
+    standard_output(as_json=as_json).facts(report.facts())
 
 
 @densephrases.command()
@@ -73,9 +72,9 @@ def checkpoint(
 @click.option("--encoder", required=True, help="Directory of the imported checkpoint whose vectors these are.")
 @click.option("--kb", type=PATH, required=True, envvar="KBENGINE_KB", help="The knowledge base to make.")
 @click.option("--filter-threshold", type=float, default=-2.0, show_default=True, help="What later additions keep.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@device_option
+@dtype_option
+@json_option
 def dump(
     dump: Path | None,
     index: Path | None,
@@ -99,10 +98,9 @@ def dump(
     from kbengine.densephrases.dump_import import DumpSource, import_dump
     from kbengine.encoders.encoder import Encoder
     from kbengine.progress import progress_for_terminal
-    from kbengine.terminal.console import Output
 
     source = DumpSource(dump, index, metadata)
     model = Encoder.load(encoder, device=device, dtype=dtype)
     with progress_for_terminal(quiet=as_json) as progress:
         report = import_dump(source, kb, encoder=model, filter_threshold=filter_threshold, progress=progress)
-    Output(sys.stdout, as_json=as_json).facts(report.facts())
+    standard_output(as_json=as_json).facts(report.facts())

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _kb_and_json(function: F) -> F:
-    kb = click.option(
-        "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base."
-    )
-    return kb(click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")(function))
+from kbengine.terminal.console import standard_output
+from kbengine.terminal.options import PATH, json_option, kb_option
 
 
 @click.group()
@@ -31,7 +23,8 @@ def encoders() -> None:
 
 
 @encoders.command(name="list")
-@_kb_and_json
+@kb_option
+@json_option
 def list_(kb: Path, as_json: bool) -> None:
     """List them: what each was tuned for, from what, and how large it is.
 
@@ -39,11 +32,10 @@ def list_(kb: Path, as_json: bool) -> None:
     Example: kbengine encoders list --kb my-kb
     """
     from kbengine.encoders.tuned_info import tuned_infos
-    from kbengine.terminal.console import Output
     from storage.database import database_path
 
     database_path(kb)
-    output = Output(sys.stdout, as_json=as_json)
+    output = standard_output(as_json=as_json)
     found = tuned_infos(kb)
     if as_json:
         for info in found:
@@ -70,27 +62,28 @@ def list_(kb: Path, as_json: bool) -> None:
 
 @encoders.command()
 @click.argument("name")
-@_kb_and_json
+@kb_option
+@json_option
 def delete(name: str, kb: Path, as_json: bool) -> None:
     """Delete one; a service that answers with it says so from the next request on.
 
     \b
     Example: kbengine encoders delete linker --kb my-kb
     """
-    from kbengine.terminal.console import Output
     from storage.database import database_path
     from storage.tuned_files import delete_tuned
 
     database_path(kb)
     delete_tuned(kb, name)
-    Output(sys.stdout, as_json=as_json).facts({"deleted": name})
+    standard_output(as_json=as_json).facts({"deleted": name})
 
 
 @encoders.command()
 @click.argument("name")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The directory to make.")
+@click.option("--out", type=PATH, required=True, help="The directory to make.")
 @click.option("--weights", type=click.Choice(["int8", "float16", "float32"]), default="int8", show_default=True)
-@_kb_and_json
+@kb_option
+@json_option
 def export(name: str, out: Path, weights: Any, kb: Path, as_json: bool) -> None:
     """Write one as a model directory of its own, which opens every knowledge base of the same passage side.
 
@@ -99,8 +92,7 @@ def export(name: str, out: Path, weights: Any, kb: Path, as_json: bool) -> None:
     """
     from kbengine.encoders.tuned_encoders import export_tuned
     from kbengine.knowledge_base import KnowledgeBase
-    from kbengine.terminal.console import Output
 
     with KnowledgeBase.open(kb) as knowledge_base:
         info = export_tuned(kb, name, out, base=knowledge_base.encoder, dtype=weights)
-    Output(sys.stdout, as_json=as_json).facts({"exported": info.name, "directory": str(out)})
+    standard_output(as_json=as_json).facts({"exported": info.name, "directory": str(out)})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from kbengine.terminal.console import standard_output
+from kbengine.terminal.options import PATH, device_option, dtype_option, json_option
 
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
@@ -31,18 +33,18 @@ COLUMNS = {
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option("--encoder", help="Name or directory of an encoder; minilm-phrase when there is no --reader either.")
-@click.option("--reader", "reader_path", type=click.Path(path_type=Path), help="A reader's directory.")
-@click.option("--pages", multiple=True, type=click.Path(path_type=Path), help="Corpus that KILT rows point into.")
+@click.option("--reader", "reader_path", type=PATH, help="A reader's directory.")
+@click.option("--pages", multiple=True, type=PATH, help="Corpus that KILT rows point into.")
 @click.option("--small-corpus", is_flag=True, help="Also search all gold passages together (the papers' D_small).")
 @click.option("--no-answer-threshold", type=float, help="Scores below count as no answer; by default a reader's 0.")
 @click.option("--keep-fraction", type=float, help="Read only this share of the tokens, the best by the filter.")
 @click.option("--limit", type=int, help="Only the first examples.")
-@click.option("--records", type=click.Path(path_type=Path), help="Write one JSON line a question and setting.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a setting on stdout.")
+@click.option("--records", type=PATH, help="Write one JSON line a question and setting.")
+@device_option
+@dtype_option
+@json_option
 def reading(
     data: tuple[Path, ...],
     encoder: str | None,
@@ -94,8 +96,6 @@ def reading(
 
 def _show(report: ReadingReport, as_json: bool) -> None:
     """Write a row for each setting and, where the questions are from several files, for each of them."""
-    from kbengine.terminal.console import Output
-
     rows: list[dict[str, Any]] = []
     for setting, scores in report.scores.items():
         parts = scores.by_source()
@@ -104,7 +104,7 @@ def _show(report: ReadingReport, as_json: bool) -> None:
             rows += [{"setting": setting, "source": name, **part.to_json()} for name, part in parts.items()]
     if report.n_without_phrase:
         click.echo(f"{report.n_without_phrase:,} examples have no phrase to compare with: left out", err=True)
-    output = Output(sys.stdout, as_json=as_json)
+    output = standard_output(as_json=as_json)
     if as_json:
         for row in rows:
             output.record(row)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbengine.terminal.console import standard_output
+from kbengine.terminal.options import PATH, device_option, format_option, json_option, skip_bad_option
+
 if TYPE_CHECKING:
     from kbengine.learning.questions.generate import InputFormat
 
-FORMAT_NAMES = ("kilt", "densephrases", "dpr", "beir", "kbengine", "folder")
 KIND_NAMES = ("question", "slot", "relation", "mention", "link")
 
 
@@ -32,13 +33,13 @@ class Weights(click.ParamType[dict[str, float]]):
 
 
 @click.command()
-@click.argument("corpus", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="FILE.jsonl or FILE.jsonl.gz.")
+@click.argument("corpus", nargs=-1, required=True, type=PATH)
+@click.option("--out", required=True, type=PATH, help="FILE.jsonl or FILE.jsonl.gz.")
 @click.option("--generator", default="cloze", show_default=True, help="cloze, or a T5 model's folder or hub name.")
-@click.option("--reader", type=click.Path(path_type=Path), help="Keep what this reader answers as wanted.")
+@click.option("--reader", type=PATH, help="Keep what this reader answers as wanted.")
 @click.option("--per-document", type=int, default=8, show_default=True, help="Most questions a document.")
 @click.option("--per-passage", type=int, default=3, show_default=True, help="Most questions a passage.")
-@click.option("--exclude-pages", type=click.Path(path_type=Path), help="File of document ids to leave out.")
+@click.option("--exclude-pages", type=PATH, help="File of document ids to leave out.")
 @click.option("--mix", type=Weights(), help=f"Weights of {', '.join(KIND_NAMES)} (cloze).")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--language", default="en", show_default=True, help="Of the corpus.")
@@ -46,11 +47,11 @@ class Weights(click.ParamType[dict[str, float]]):
 @click.option("--prefix", help="Text before the model's input, instead of the format's own.")
 @click.option("--beams", type=int, default=4, show_default=True, help="Width of the model's beam search.")
 @click.option("--batch-size", type=int, default=16, show_default=True, help="Answers given to the model at once.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--format", "format_name", type=click.Choice(FORMAT_NAMES), help="By default it is detected.")
-@click.option("--skip-bad", is_flag=True, help="Count records that cannot be read instead of stopping.")
+@device_option
+@format_option
+@skip_bad_option
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@json_option
 def questions(
     corpus: tuple[Path, ...],
     out: Path,
@@ -70,12 +71,11 @@ def questions(
     from kbengine.build.builder import CorpusOptions
     from kbengine.learning.questions.generation import generate_questions
     from kbengine.progress import progress_for_terminal
-    from kbengine.terminal.console import Output
 
     source = CorpusOptions(corpus, format_name, skip_bad)
     with progress_for_terminal(quiet=as_json) as progress:
         written = generate_questions(source, out, _options(**of), overwrite=overwrite, progress=progress)
-    Output(sys.stdout, as_json=as_json).facts(written.facts())
+    standard_output(as_json=as_json).facts(written.facts())
     for bad in written.corpus.bad:
         click.echo(f"skipped: {bad.file}, record {bad.line}: {bad.reason}", err=True)
 

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbengine.terminal.console import standard_output
+from kbengine.terminal.options import PATH, json_option, kb_option
+
 if TYPE_CHECKING:
     from storage.gpu import IndexDevice
 
 
 @click.command()
-@click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write a changed copy here and leave --kb as it is.")
+@kb_option
+@click.option("--out", type=PATH, help="Write a changed copy here and leave --kb as it is.")
 @click.option("--keep-fraction", type=float, help="Keep this share of all tokens, the best by their logits.")
 @click.option("--filter-threshold", type=float, help="Keep tokens whose filter logit reaches this.")
 @click.option("--index", help="exact, ivf-sq8, ivf-sq4, ivf-pq, opq16, opq32, opq48, opq96 or fastscan.")
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--drop-vectors", is_flag=True, help="Store the index's codes only. There is no way back.")
 @click.option("--drop-sparse", is_flag=True, help="Store no sparse rows (SPARC) any more. There is no way back.")
 @click.option("--yes", is_flag=True, help="Drop without asking.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
+@json_option
 def reindex(
     kb: Path,
     out: Path | None,
@@ -48,13 +51,10 @@ def reindex(
       kbengine reindex --kb my-kb --keep-fraction 0.3
       kbengine reindex --kb my-kb --out small-kb --keep-fraction 0.3 --index opq48 --drop-vectors
     """
-    import sys
-
     from kbengine.build.filtering import FilterOptions
     from kbengine.build.reindexing import ReindexOptions
     from kbengine.build.reindexing import reindex as reindex_kb
     from kbengine.progress import progress_for_terminal
-    from kbengine.terminal.console import Output
 
     given = {"kind": index, "nlist": nlist, "nprobe": nprobe, "refine": refine}
     options = ReindexOptions(
@@ -69,7 +69,7 @@ def reindex(
             _confirm(kb, lost)
     with progress_for_terminal(quiet=as_json) as progress:
         report = reindex_kb(kb, options, out=out, progress=progress)
-    Output(sys.stdout, as_json=as_json).facts(report.facts())
+    standard_output(as_json=as_json).facts(report.facts())
 
 
 def _confirm(kb: Path, lost: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,11 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click_default_group import DefaultGroup
 
+from kbengine.terminal.console import standard_output
+from kbengine.terminal.options import PATH, json_option
+
 if TYPE_CHECKING:
     from kbengine.learning.phrases.recipe import EncoderRecipe
 
 F = TypeVar("F", bound=Callable[..., Any])
-PATH = click.Path(path_type=Path)
 
 _SECTION_OF = {
     "train": "data.train",
@@ -59,7 +60,7 @@ def data_options(function: F) -> F:
 def loop_options(function: F) -> F:
     """Return the command with the usual options of a run; a recipe and `--set` reach all others."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout."),
+        json_option,
         click.option("--resume", is_flag=True, help="Go on with the interrupted run of the same options."),
         click.option("--set", "settings", multiple=True, metavar="SECTION.OPTION=VALUE", help="Any recipe option."),
         click.option("--recipe", type=PATH, help="A TOML file of options; the command line overrides it."),
@@ -114,7 +115,6 @@ def encoder(out: Path, resume: bool, as_json: bool, sparse: bool, **given: Any) 
     from kbengine.learning.loop.processes import join_processes
     from kbengine.learning.phrases.encoder_training import train_encoder
     from kbengine.progress import progress_for_terminal
-    from kbengine.terminal.console import Output
     from kbengine.terminal.train_sparse_command import run_sparse
 
     if sparse:
@@ -127,7 +127,7 @@ def encoder(out: Path, resume: bool, as_json: bool, sparse: bool, **given: Any) 
         trained = train_encoder(recipe, out, resume=resume, processes=processes, progress=progress, stop=stop)
     if processes.is_main:
         show_unusable(trained.data, trained.notes)
-        Output(sys.stdout, as_json=as_json).facts(trained.facts())
+        standard_output(as_json=as_json).facts(trained.facts())
 
 
 train.add_command(encoder)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from kbengine.terminal.console import standard_output
+from kbengine.terminal.options import PATH
 from kbengine.terminal.train_command import data_options, loop_options, overrides_of, show_unusable
 
 _SECTION_OF = {
@@ -20,7 +21,7 @@ _SECTION_OF = {
 @click.command("reader")
 @data_options
 @click.option("--init", help="An encoder's or a reader's name or directory, or a BERT folder, wheel or hub name.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The reader to make; the run: OUT.run.")
+@click.option("--out", type=PATH, required=True, help="The reader to make; the run: OUT.run.")
 @click.option("--negative-fraction", type=float, help="Share of queries also read with a passage that is wrong.")
 @click.option("--max-tokens", type=int, help="Of one input; longer passages are read in windows.")
 @click.option("--dev-limit", type=int, help="Development examples read at each evaluation.")
@@ -43,7 +44,6 @@ def reader(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
     from kbengine.learning.loop.processes import join_processes
     from kbengine.learning.reading.training_run import train_reader
     from kbengine.progress import progress_for_terminal
-    from kbengine.terminal.console import Output
 
     recipe = _recipe(**given)
     keep_freed_memory()
@@ -52,7 +52,7 @@ def reader(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
         trained = train_reader(recipe, out, resume=resume, processes=processes, progress=progress, stop=stop)
     if processes.is_main:
         show_unusable(trained.data, {"no answer span, left out": trained.n_left_out})
-        Output(sys.stdout, as_json=as_json).facts(trained.facts())
+        standard_output(as_json=as_json).facts(trained.facts())
 
 
 def _recipe(recipe: Path | None, settings: tuple[str, ...], **given: Any) -> Any:

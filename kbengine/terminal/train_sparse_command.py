@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from kbengine.terminal.console import standard_output
+from kbengine.terminal.options import PATH
 from kbengine.terminal.train_command import data_options, loop_options, overrides_of, show_unusable
 
 _SECTION_OF = {"joint": "losses.train_encoder", "top": "model.top"}
@@ -15,9 +16,9 @@ _SECTION_OF = {"joint": "losses.train_encoder", "top": "model.top"}
 
 @click.command("sparse")
 @data_options
-@click.option("--adapt", multiple=True, type=click.Path(path_type=Path), help="Also train on cloze questions from it.")
+@click.option("--adapt", multiple=True, type=PATH, help="Also train on cloze questions from it.")
 @click.option("--init", help="Name or directory of the phrase encoder to train the heads on.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The model directory; the run: OUT.run.")
+@click.option("--out", type=PATH, required=True, help="The model directory; the run: OUT.run.")
 @click.option("--joint", is_flag=True, default=None, help="Train the encoder too, instead of leaving it as it is.")
 @click.option("--top", type=int, help="N-grams kept of each stored token and side; 24 by default.")
 @click.option("--limit", type=int, help="Use at most so many training examples.")
@@ -41,7 +42,6 @@ def run_sparse(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
     from kbengine.learning.phrases.recipe import read_recipe
     from kbengine.learning.sparse.training_run import SparseRecipe, run_sparse_training
     from kbengine.progress import progress_for_terminal
-    from kbengine.terminal.console import Output
 
     own = [(section, given.pop(name, None)) for name, section in _SECTION_OF.items()]
     named = [(section, value) for section, value in own if value is not None]
@@ -53,4 +53,4 @@ def run_sparse(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
         trained = run_sparse_training(recipe, out, resume=resume, processes=processes, progress=progress, stop=stop)
     if processes.is_main:
         show_unusable(trained.data, {})
-        Output(sys.stdout, as_json=as_json).facts(trained.facts())
+        standard_output(as_json=as_json).facts(trained.facts())

@@ -1,0 +1,149 @@
+"""The commands that look after a knowledge base: `delete`, `compact`, `verify`, `info`, `export`, `inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kbengine.terminal.console import standard_output
+from kbengine.terminal.options import PATH, json_option, kb_option
+
+
+@click.command()
+@click.argument("doc_ids", nargs=-1, required=True)
+@kb_option
+@json_option
+def delete(doc_ids: tuple[str, ...], kb: Path, as_json: bool) -> None:
+    """Delete documents by id; they are in no answer from the next query on.
+
+    \b
+    Example: kbengine delete lincoln-nebraska --kb my-kb
+    """
+    from storage.writer import KBWriter
+
+    with KBWriter.open(kb) as writer:
+        commit = writer.delete(doc_ids)
+    standard_output(as_json=as_json).facts({"deleted": commit.documents_deleted, "generation": commit.generation})
+
+
+@click.command()
+@kb_option
+@click.option("--purge", is_flag=True, help="Also overwrite the space that deleted texts took in the database.")
+@json_option
+def compact(kb: Path, purge: bool, as_json: bool) -> None:
+    """Merge segments, drop deleted documents for good and give their space back.
+
+    \b
+    Example: kbengine compact --kb my-kb
+    """
+    from storage.reader import KBReader
+    from storage.writer import KBWriter
+
+    with KBReader.open(kb) as reader:
+        before = reader.info()
+    with KBWriter.open(kb) as writer:
+        writer.compact(purge=purge)
+    with KBReader.open(kb) as reader:
+        after = reader.info()
+    sizes = [sum(each.bytes_by_kind.values()) for each in (before, after)]
+    standard_output(as_json=as_json).facts(
+        {
+            "segments_before": before.segments,
+            "segments": after.segments,
+            "bytes_before": sizes[0],
+            "bytes": sizes[1],
+            "generation": after.generation,
+        }
+    )
+
+
+@click.command()
+@kb_option
+@click.option("--deep", is_flag=True, help="Also encode a sample of passages again and compare.")
+@click.option("--repair", "do_repair", is_flag=True, help="Rebuild what can be rebuilt from the stored text.")
+@json_option
+def verify(kb: Path, deep: bool, do_repair: bool, as_json: bool) -> None:
+    """Check every file and table; exit 1 when something is wrong.
+
+    \b
+    Example: kbengine verify --deep --kb my-kb
+    """
+    from kbengine.build.checking import repair_kb, verify_kb
+
+    repaired = repair_kb(kb) if do_repair else []
+    report = verify_kb(kb, deep=deep)
+    output = standard_output(as_json=as_json)
+    for action in repaired:
+        output.facts({"repaired": action})
+    if report.findings:
+        output.table(
+            ("severity", "where", "what"), [(each.severity, each.where, each.what) for each in report.findings]
+        )
+    if not as_json:
+        output.line("ok: nothing is wrong" if report.ok else "damaged: see above; 'kbengine verify --repair' mends it")
+    if not report.ok:
+        raise SystemExit(1)
+
+
+@click.command()
+@kb_option
+@json_option
+def info(kb: Path, as_json: bool) -> None:
+    """Show what a knowledge base holds, how large it is and its last commits.
+
+    \b
+    Example: kbengine info --kb my-kb
+    """
+    from kbengine.terminal.facts import kb_facts
+    from storage.reader import KBReader
+
+    with KBReader.open(kb, allow_incomplete=True) as reader:
+        facts = kb_facts(reader.info())
+    output = standard_output(as_json=as_json)
+    if as_json:
+        output.facts(facts)
+        return
+    commits = facts.pop("last_commits")
+    output.facts(facts)
+    output.line()
+    columns = ("generation", "at", "operation", "added", "replaced", "deleted", "note")
+    output.table(columns, [[commit[name] for name in columns] for commit in commits])
+
+
+@click.command()
+@kb_option
+@click.option("--out", type=PATH, help="File to write (.gz and .zst compress); - is stdout.")
+def export(kb: Path, out: Path | None) -> None:
+    """Write all live documents as JSON lines; `kbengine import` and `kbengine build` read them.
+
+    \b
+    Example: kbengine export --kb my-kb --out documents.jsonl.zst
+    """
+    from kbengine.build.exporting import export_to
+    from storage.reader import KBReader
+
+    with KBReader.open(kb) as reader:
+        n = export_to(reader, None if out is None or str(out) == "-" else out)
+    click.echo(f"{n:,} documents exported", err=True)
+
+
+@click.command()
+@click.argument("view", required=False)
+@kb_option
+@click.option("--limit", type=int, default=20, show_default=True)
+@json_option
+def inspect(view: str | None, kb: Path, limit: int, as_json: bool) -> None:
+    """List the SQL views of a knowledge base, or show the rows of one.
+
+    \b
+    Example: kbengine inspect history --kb my-kb
+    """
+    from storage.inspect import list_views, view_rows
+
+    output = standard_output(as_json=as_json)
+    if view is None:
+        output.table(("view", "rows", "columns"), [(v.name, v.rows, ", ".join(v.columns)) for v in list_views(kb)])
+        return
+    rows = view_rows(kb, view, limit=limit)
+    output.table(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
