@@ -16,7 +16,8 @@ from kbengine.corpus.document import CorpusDocument, CorpusPassage, Record, para
 from kbengine.corpus.html import html_text
 from kbengine.corpus.markdown import markdown_text
 from kbengine.corpus.paragraphs import plain_text
-from kbengine.errors import CorpusError
+from kbengine.errors import CorpusError, InvalidOptionError
+from storage.alias_records import NewAlias
 
 _READERS: Final = {
     ".txt": plain_text,
@@ -135,7 +136,12 @@ def text_document(file: TextFile, data: bytes) -> CorpusDocument:
     passages: list[CorpusPassage] = []
     for ordinal, paragraph in enumerate(prose.paragraphs, 1):
         passages.extend(paragraph_passages(ordinal, paragraph.text, paragraph.section))
-    return CorpusDocument(file.doc_id, prose.title or _name_title(file.path), passages=tuple(passages))
+    try:
+        aliases = tuple(NewAlias(alias, "document") for alias in prose.aliases)
+    except InvalidOptionError as e:
+        raise CorpusError(e.message) from e
+    title = prose.title or _name_title(file.path)
+    return CorpusDocument(file.doc_id, title, prose.url, prose.meta, tuple(passages), aliases)
 
 
 def _text_suffix(path: PurePath) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from bs4 import BeautifulSoup
 from bs4.element import NavigableString, PageElement, PreformattedString, Tag
 
 from kbengine.corpus.paragraphs import Paragraph, Prose, plain_text
+from storage.records import JSON
 
 
 def _names(names: str) -> frozenset[str]:
@@ -25,14 +27,16 @@ _PARAGRAPHS: Final = _names(
 )
 _LINES: Final = _names("br dd dt li option tr")
 _CELLS: Final = _names("td th")
+_FACTS: Final = _names("author date description keywords publisher")
 _XML_DECLARATION: Final = re.compile(r"\s*<\?xml[^>]*\?>")
 _SPACE: Final = re.compile(r"[ \t\r\n\f]+")
 
 
 def html_text(text: str) -> Prose:
-    """The paragraphs of an HTML page; its title is `<title>` or else the first `<h1>`.
+    """Return the paragraphs of an HTML page; its title is `<title>` or else the first `<h1>`.
 
-    A list and a table are one paragraph each, an item or a row a line, cells parted by ` | `.
+    A list and a table are one paragraph each, an item or a row a line, cells parted by ` | `. Its language, its
+    `<meta>` author, date, description, keywords and publisher are facts; its canonical link is its address.
     """
     if "<" not in text:
         return plain_text(text)
@@ -43,7 +47,21 @@ def html_text(text: str) -> Prose:
         found = soup.find(name)
         if title is None and isinstance(found, Tag):
             title = " ".join(found.get_text(" ").split()) or None
-    return _Page(title).prose(soup)
+    facts = {"language": _attribute(soup.find("html"), "lang")}
+    for tag in soup.find_all("meta"):
+        name = _attribute(tag, "name").lower()
+        if name in _FACTS:
+            facts[name] = _attribute(tag, "content")
+    meta: dict[str, JSON] = {name: value for name, value in facts.items() if value}
+    if "keywords" in meta:
+        meta["keywords"] = [word for part in facts["keywords"].split(",") if (word := part.strip())]
+    url = _attribute(soup.find("link", rel="canonical"), "href")
+    return replace(_Page(title).prose(soup), url=url or None, meta=meta)
+
+
+def _attribute(tag: object, name: str) -> str:
+    value = tag.get(name) if isinstance(tag, Tag) else None
+    return " ".join(value.split()) if isinstance(value, str) else ""
 
 
 class _Page:

@@ -1,145 +1,126 @@
-"""Markdown: headings become sections, markup is lightly stripped, the words stay."""
+"""Markdown (CommonMark with tables): headings become sections, blocks paragraphs of text, front matter facts."""
 
 from __future__ import annotations
 
-import html
 import re
+from collections.abc import Iterator
+from typing import Final
 
+from lxml.html import defs
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+
+from kbengine.corpus.front_matter import split_front_matter
+from kbengine.corpus.html import html_text
 from kbengine.corpus.paragraphs import Paragraph, Prose
+from kbengine.errors import CorpusError
 
-_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
-_ATX_HEADING = re.compile(r"\s{0,3}(#{1,6})(?:\s+(.*?))?(?:\s+#+)?\s*")
-_SETEXT_LINE = re.compile(r"\s{0,3}(=+|-+)\s*")
-_RULE = re.compile(r"\s{0,3}([-*_])(?:\s*\1){2,}\s*")
-_TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
-_QUOTE = re.compile(r"(?:\s{0,3}>\s?)+")
-_LINK_DEFINITION = re.compile(r"\s{0,3}\[[^\]^][^\]]*\]:\s*\S+.*")
-_FRONT_MATTER = re.compile(r"---[^\S\n]*\n(.*?\n)(?:---|\.\.\.)[^\S\n]*(?:\n|\Z)", re.DOTALL)
-_FRONT_TITLE = re.compile(r"^title:[^\S\n]*(.+)$", re.MULTILINE)
-_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.{1,400}?)(?<!`)\1(?!`)", re.DOTALL)
-# Only tags people write inside Markdown: `a<b and c>d` is not one.
-_TAG = re.compile(
-    r"</?(?:a|abbr|b|blockquote|br|center|code|dd|del|details|div|dl|dt|em|figcaption|figure|font|h[1-6]|hr|i|img|ins"
-    r"|kbd|li|mark|ol|p|picture|pre|q|s|small|source|span|strong|sub|summary|sup|table|tbody|td|th|thead|tr|u|ul)"
-    r"(?:\s+[\w:-]+\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>=]+))*\s*/?>",
-    re.IGNORECASE,
-)
-# Spans are bounded: a hundred thousand openings that are never closed must not take quadratic time.
-_INLINE = (
-    (re.compile(r"!\[([^\[\]]*)\]\((?:[^()\n]|\([^()\n]*\))*\)"), r"\1"),
-    (re.compile(r"\[([^\[\]]+)\]\((?:[^()\n]|\([^()\n]*\))*\)"), r"\1"),
-    (re.compile(r"\[([^\[\]]+)\]\[[^\[\]]*\]"), r"\1"),
-    (re.compile(r"<((?:https?://|mailto:)[^<>\s]+)>"), r"\1"),
-    (re.compile(r"<br\s*/?>", re.IGNORECASE), "\n"),
-    (_TAG, ""),
-    (re.compile(r"(?<!\\)(\*{1,3})(?=[^\s*])(.{1,400}?)(?<=[^\s*\\])\1", re.DOTALL), r"\2"),
-    (re.compile(r"(?<![\w\\])(_{1,3})(?=[^\s_])(.{1,400}?)(?<=[^\s_\\])\1(?!\w)", re.DOTALL), r"\2"),
-    (re.compile(r"~~(?=\S)(.{1,400}?)~~", re.DOTALL), r"\1"),
-    (re.compile(r"\\([\\`*_{}\[\]()#+.!|<>~-])"), r"\1"),
-)
+_MAX_NESTING: Final = 100
+_LINE_BREAK: Final = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_TAG: Final = re.compile(r"</?([a-z][a-z0-9-]*)(.*?)/?>", re.IGNORECASE | re.DOTALL)
+_TAG_NAMES: Final = defs.tags | {"bdi", "main", "picture"}
 
 
 def markdown_text(text: str) -> Prose:
-    """The paragraphs of a Markdown file; its title is the front matter's or the first heading of level 1.
+    """Return the paragraphs of a Markdown file; its title is the front matter's or the first heading of level 1.
 
-    A first heading of another level is the title too if no text comes before it. Code keeps its characters,
-    lists and tables stay one paragraph, front matter and link definitions are left out.
+    A first heading of another level is the title too if no text comes before it. Code keeps its characters; a table
+    is one paragraph, and so is a list, or each item of one whose items stand apart. Comments are left out.
+
+    Raises:
+        CorpusError: the front matter is no YAML, or blocks are nested too deep.
     """
-    title: str | None = None
-    front = _FRONT_MATTER.match(text)
-    if front and ":" in front[1].partition("\n")[0]:
-        text = text[front.end() :]
-        named = _FRONT_TITLE.search(front[1])
-        title = named[1].strip().strip("\"'") or None if named else None
-    return _Blocks(title).prose(text)
+    front, text = split_front_matter(text)
+    parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING}).enable(["table", "strikethrough"])
+    tokens = parser.parse(text)
+    if any(token.level >= _MAX_NESTING - 1 for token in tokens):  # the parser leaves out what is deeper
+        raise CorpusError(f"lists or quotes are nested {_MAX_NESTING} deep, wanted fewer levels")
+    page = _Page(front.title)
+    page.read(SyntaxTreeNode(tokens))
+    return Prose(page.title, tuple(page.paragraphs), front.url, front.meta, front.aliases)
 
 
-class _Blocks:
-    """One pass over the lines of a file."""
+class _Page:
+    """One pass over the blocks of a file."""
 
     def __init__(self, title: str | None) -> None:
-        self._title = title
+        self.title = title
+        self.paragraphs: list[Paragraph] = []
         self._section: str | None = None
-        self._lines: list[str] = []
-        self._paragraphs: list[Paragraph] = []
-        self._in_comment = False
 
-    def prose(self, text: str) -> Prose:
-        fence: str | None = None
-        for line in text.split("\n"):
-            mark = _FENCE.match(line)
-            if fence is not None:
-                if mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
-                    fence = None
-                    self._end(strip_markup=False)
-                else:
-                    self._lines.append(line)
-            elif mark:
-                self._end()
-                fence = mark[1]
+    def read(self, parent: SyntaxTreeNode) -> None:
+        """Take the blocks of the file or of a quote."""
+        for node in parent.children:
+            if node.type == "heading":
+                self._heading(" ".join(_text(node).split()), int(node.tag[1]))
+            elif node.type == "blockquote":
+                self.read(node)
+            elif node.type == "html_block":
+                self._html(node.content)
+            elif _is_loose_list(node):
+                for item in node.children:
+                    self._end("\n".join(_item_lines(item)))
             else:
-                self._line(_QUOTE.sub("", line, count=1) if _QUOTE.match(line) else line)
-        self._end(strip_markup=fence is None)
-        return Prose(self._title, tuple(self._paragraphs))
+                self._end("\n".join(_lines(node)))
 
-    def _line(self, line: str) -> None:
-        # A comment that opens a paragraph may hold blank lines; one inside a line is dealt with by `_plain`.
-        if self._in_comment or (not self._lines and line.lstrip().startswith("<!--")):
-            _, closing, line = line.partition("-->")
-            self._in_comment = not closing
-            if not line.strip():
-                return
-        heading = _ATX_HEADING.fullmatch(line)
-        if heading:
-            self._end()
-            self._heading(heading[2] or "", len(heading[1]))
-        elif self._lines and _SETEXT_LINE.fullmatch(line):
-            heading_lines, self._lines = self._lines, []
-            self._heading(" ".join(part.strip() for part in heading_lines), 1 if "=" in line else 2)
-        elif not line.strip() or _RULE.fullmatch(line):
-            self._end()
-        elif "|" in line and _TABLE_RULE.fullmatch(line):
-            return
-        elif self._lines or not _LINK_DEFINITION.fullmatch(line):
-            self._lines.append(line)
+    def _heading(self, name: str, level: int) -> None:
+        if self.title is None and (level == 1 or not self.paragraphs):
+            self.title = name or None
+        self._section = name if name and name != self.title else None
 
-    def _heading(self, text: str, level: int) -> None:
-        name = " ".join(_plain(text).split())
-        if self._title is None and (level == 1 or not self._paragraphs):
-            self._title = name or None
-        self._section = name if name and name != self._title else None
+    def _html(self, content: str) -> None:
+        prose = html_text(content)
+        if self.title is None and not self.paragraphs:
+            self.title = prose.title
+        for paragraph in prose.paragraphs:
+            self._end(paragraph.text, paragraph.section)
 
-    def _end(self, *, strip_markup: bool = True) -> None:
-        text = "\n".join(self._lines).strip("\n")
-        self._lines = []
-        if strip_markup:
-            text = _plain(text)
+    def _end(self, text: str, section: str | None = None) -> None:
         if text.strip():
-            self._paragraphs.append(Paragraph(text.strip() if strip_markup else text, self._section))
+            self.paragraphs.append(Paragraph(text, section or self._section))
 
 
-def _plain(text: str) -> str:
-    """The text without inline markup; code spans keep every character but their backticks."""
-    parts: list[str] = []
-    end = 0
-    for code in _CODE_SPAN.finditer(text):
-        parts += [_strip(text[end : code.start()]), code[2].strip()]
-        end = code.end()
-    return "".join([*parts, _strip(text[end:])])
+def _lines(node: SyntaxTreeNode) -> Iterator[str]:
+    """The lines of text of a block."""
+    if node.type in ("fence", "code_block"):
+        yield from node.content.strip("\n").split("\n")
+    elif node.type == "html_block":
+        yield from (line for paragraph in html_text(node.content).paragraphs for line in paragraph.text.split("\n"))
+    elif node.type == "tr":
+        yield "| " + " | ".join(_text(cell) for cell in node.children) + " |"
+    elif node.type == "list_item":
+        yield from _item_lines(node)
+    elif node.type in ("paragraph", "heading"):
+        yield from (line.strip() for line in _text(node).strip().split("\n"))
+    else:
+        for child in node.children:
+            yield from _lines(child)
 
 
-def _strip(text: str) -> str:
-    text = _without_comments(text)
-    for pattern, kept in _INLINE:
-        text = pattern.sub(kept, text)
-    return html.unescape(text)
+def _item_lines(item: SyntaxTreeNode) -> Iterator[str]:
+    """The lines of a list's item behind its mark, those that follow indented."""
+    mark = f"{item.info}{item.markup} "
+    for n, line in enumerate(line for child in item.children for line in _lines(child)):
+        yield f"{mark if n == 0 else ' ' * len(mark)}{line}" if line else ""
 
 
-def _without_comments(text: str) -> str:
-    """The text without `<!-- ... -->`; a regular expression would take quadratic time over unclosed ones."""
-    parts: list[str] = []
-    end = 0
-    while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
-        parts.append(text[end:start])
-        end = close + 3
-    return "".join([*parts, text[end:]])
+def _is_loose_list(node: SyntaxTreeNode) -> bool:
+    """Tell whether blank lines part the items of a list."""
+    if node.type not in ("bullet_list", "ordered_list"):
+        return False
+    return any(child.type == "paragraph" and not child.hidden for item in node.children for child in item.children)
+
+
+def _text(node: SyntaxTreeNode) -> str:
+    """The words of inline markup; code spans keep their characters, pictures their descriptions."""
+    if node.type in ("softbreak", "hardbreak"):
+        return "\n"
+    if node.type == "html_inline":
+        return "\n" if _LINE_BREAK.fullmatch(node.content) else "" if _is_markup(node.content) else node.content
+    return "".join(map(_text, node.children)) if node.children else node.content
+
+
+def _is_markup(content: str) -> bool:
+    """Tell a comment or tag of HTML from what only looks like one: `a<b and c>d`, `List<String>`."""
+    tag = _TAG.fullmatch(content)
+    return tag is None or (tag[1].lower() in _TAG_NAMES and (not tag[2].strip() or "=" in tag[2]))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from storage.records import JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +19,13 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """The paragraphs of one file, and its title where the file names one."""
+    """The paragraphs of one file, and what the file says of itself: title, address, facts, other names."""
 
     title: str | None
     paragraphs: tuple[Paragraph, ...]
+    url: str | None = None
+    meta: Mapping[str, JSON] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
 
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")

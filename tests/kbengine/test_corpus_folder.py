@@ -118,6 +118,94 @@ def test_markdown_title_comes_from_front_matter_heading_or_name(tmp_path: Path) 
     assert texts(one(tmp_path, "e.md", "---\n\ntext\n\n---\n\nmore\n")) == ["text", "more"]
 
 
+def test_front_matter_is_what_a_document_says_of_itself(tmp_path: Path) -> None:
+    """Title, url and aliases are the document's own; all else is meta, dates as ISO strings that can be compared."""
+    document = one(
+        tmp_path,
+        "a.md",
+        "---\ntitle: 1.10\nurl: https://x/danube\naliases: [Donau, Ister]\ntags: [river]\ndate: 2020-01-31\n"
+        "updated: 2021-02-03 04:05:06\nlength: {km: 2850}\ndraft: no\nnote:\n---\n\nThe Danube flows.\n",
+    )
+    assert (document.title, document.url) == ("1.10", "https://x/danube")
+    assert [alias.alias for alias in document.aliases] == ["Donau", "Ister"]
+    assert document.meta == {
+        "tags": ["river"],
+        "date": "2020-01-31",
+        "updated": "2021-02-03T04:05:06",
+        "length": {"km": 2850},
+        "draft": False,
+    }
+    assert texts(document) == ["The Danube flows."]
+
+
+@pytest.mark.parametrize(
+    ("front", "message"),
+    [
+        ("title: a: b", "front matter .* mapping values are not allowed"),
+        ("aliases: {a: b}", "'aliases' in the front matter is a dict, wanted a list of names"),
+        ("title: [a]", "'title' in the front matter is a list, wanted text"),
+        ("a: &x [1]\nb: *x", "references .* not supported"),
+        ("a: !!python/object:os.system x", "front matter"),
+        ("a: .nan", "meta cannot be stored"),
+    ],
+)
+def test_front_matter_that_cannot_be_read_is_refused(tmp_path: Path, front: str, message: str) -> None:
+    """With the file's name, what is wrong, and how to go on without it."""
+    (tmp_path / "a.md").write_text(f"---\n{front}\n---\n\ntext\n")
+    with pytest.raises(CorpusError, match=rf"a\.md: .*{message}.*--skip-bad"):
+        documents(tmp_path / "a.md")
+
+
+def test_markdown_lists_are_one_paragraph_unless_their_items_stand_apart(tmp_path: Path) -> None:
+    """Items keep their marks and levels; blank lines between items part them."""
+    tight = one(tmp_path, "a.md", "1. one\n   - inner *text*\n     goes on\n2. | a |\n   |---|\n   | 1 |\n")
+    assert texts(tight) == ["1. one\n   - inner text\n     goes on\n2. | a |\n   | 1 |"]
+    loose = one(tmp_path, "b.md", "* one\n\n  more\n* two\n  ```\n  x\n\n  y\n  ```\n")
+    assert texts(loose) == ["* one\n  more", "* two\n  x\n\n  y"]
+
+
+def test_html_in_markdown_is_read_as_html(tmp_path: Path) -> None:
+    """Blocks of HTML give their text, and a heading in front the title; what only looks like a tag stays."""
+    document = one(
+        tmp_path,
+        "a.md",
+        "<h1 align='center'>Ulm</h1>\n\n<div><script>no</script>A <b>city</b></div>\n\n"
+        "A `List<String>` is a List<String>,<br>press <kbd class='k'>x</kbd>.\n",
+    )
+    assert document.title == "Ulm"
+    assert texts(document) == ["A city", "A List<String> is a List<String>,\npress x."]
+
+
+@pytest.mark.parametrize("piece", ["> ", "- ", "[", "*a ", "x ` ", "x <!-- ", "<a ", "![", "|", "a\\\n"])
+def test_markdown_made_to_be_slow_is_read_or_refused(tmp_path: Path, piece: str) -> None:
+    """Thousands of openings that are never closed take no quadratic time and lose no text in silence."""
+    path = tmp_path / "a.md"
+    path.write_text("x\n\n" + piece * 2_000 + "end\n")
+    try:
+        assert "end" in texts(documents(path)[0])[-1]
+    except CorpusError as e:
+        assert "nested" in e.message
+
+
+def test_html_says_language_address_and_facts(tmp_path: Path) -> None:
+    """Of `<html lang>`, the canonical link and `<meta>` tags about the content; those about the page are left out."""
+    document = one(
+        tmp_path,
+        "a.html",
+        '<html lang="de"><head><title>Ulm</title><link rel="canonical" href="https://x/ulm">'
+        '<meta name="viewport" content="width=1"><meta name="Author" content="A. Author">'
+        '<meta name="date" content="2020-01-31"><meta name="keywords" content="city, Danube ,"></head>'
+        "<body><p>Ulm ist eine Stadt.</p></body></html>",
+    )
+    assert document.url == "https://x/ulm"
+    assert document.meta == {
+        "language": "de",
+        "author": "A. Author",
+        "date": "2020-01-31",
+        "keywords": ["city", "Danube"],
+    }
+
+
 def test_html_keeps_what_people_read(tmp_path: Path) -> None:
     """Scripts, styles and navigation go; headings are sections; lists and tables stay together."""
     document = one(
