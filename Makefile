@@ -2,42 +2,63 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO_KB ?= demo-kb
 
-.PHONY: demo test test-slow lint types check format wheel-smoke quality tuning clean
+# Optional extras with a suite of tests in tests/integrations/NAME, each in an environment of its own, .venv-NAME.
+EXTRAS := benchmarks calibration densephrases fuzzing training
+
+.PHONY: help demo test test-integrations $(EXTRAS:%=test-%) test-slow lint types check format wheel-smoke quality tuning clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@for extra in $(EXTRAS); do printf '%-18s %s\n' "test-$$extra" "the tests of the optional extra $$extra"; done
 
 $(VENV)/.runtime: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/python $(PIP_INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python $(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+# An extra's environment sees the core's packages through one .pth line and holds only what the extra adds to them.
+.venv-%/.ready: $(VENV)/.development
+	$(PYTHON) -m venv .venv-$*
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >$$(echo .venv-$*/lib/python*/site-packages)/core.pth
+	.venv-$*/bin/python $(PIP_INSTALL) --editable '.[$*]'
 	@touch $@
 
 demo: $(VENV)/.runtime  ## build the bundled knowledge base, answer one query of each task, serve page and API until Ctrl-C
 	$(BIN)/kbengine demo --kb $(DEMO_KB)
 
-lint: $(VENV)/.development
+lint: $(VENV)/.development  ## ruff and the contracts between packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(VENV)/.development
+types: $(VENV)/.development  ## mypy, strict
 	$(BIN)/mypy
 
 # Two processes, a file's tests in one of them: what a module sets up is set up once. One thread each for numerics.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+THREADS := OMP_NUM_THREADS=1
+PYTEST := -m pytest --numprocesses 2 --dist loadfile
 
-test: lint types  ## lint, types and tests
-	$(PYTEST)
+test: lint types  ## lint, types and the tests of the core, with the web page
+	$(THREADS) $(BIN)/python $(PYTEST)
 
-test-slow: $(VENV)/.development  ## the long tests too: hundreds of kills, every byte flipped
-	$(PYTEST) -m slow
+test-integrations: $(EXTRAS:%=test-%)  ## the tests of every optional extra, each in an environment with only that extra
 
-check: test
+$(EXTRAS:%=test-%): test-%: .venv-%/.ready
+	$(THREADS) .venv-$*/bin/python $(PYTEST) tests/integrations/$*
 
-format: $(VENV)/.development
+test-slow: $(VENV)/.development  ## the long tests of the core: hundreds of kills, every byte flipped
+	$(THREADS) $(BIN)/python $(PYTEST) -m slow
+
+check: test test-integrations wheel-smoke  ## what CI runs
+
+format: $(VENV)/.development  ## sort imports and lay out the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -45,22 +66,18 @@ format: $(VENV)/.development
 SCRATCH ?= quality-scratch
 QUALITY_KB ?= $(SCRATCH)/kb
 
-$(VENV)/.benchmarks: $(VENV)/.development
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[benchmarks]'
-	@touch $@
-
-quality: $(VENV)/.benchmarks  ## predict and score every development set beside BM25 and a dense-passage baseline
-	$(BIN)/python -m benchmarks.quality --kb $(QUALITY_KB) --scratch $(SCRATCH)
+quality: .venv-benchmarks/.ready  ## predict and score every development set beside BM25 and a dense-passage baseline
+	.venv-benchmarks/bin/python -m benchmarks.quality --kb $(QUALITY_KB) --scratch $(SCRATCH)
 
 # TUNING_KB is a knowledge base of all pages that gets the tuned encoders; KBENGINE_KILT_DATA as above.
 TUNING_KB ?= $(QUALITY_KB)
 TUNING_MINUTES ?= 110
 
-tuning: $(VENV)/.benchmarks  ## tune the query encoder for every task in TUNING_MINUTES; a smaller run says so
-	$(BIN)/python -m recipes.tuning --kb $(TUNING_KB) --minutes $(TUNING_MINUTES)
+tuning: .venv-benchmarks/.ready  ## tune the query encoder for every task in TUNING_MINUTES; a smaller run says so
+	.venv-benchmarks/bin/python -m recipes.tuning --kb $(TUNING_KB) --minutes $(TUNING_MINUTES)
 
 wheel-smoke: $(VENV)/.development  ## build the wheel, compare its file list, run it outside the checkout
 	PYTHON=$(BIN)/python bash .ci/wheel-smoke
 
-clean:
-	rm -rf $(VENV) $(DEMO_KB) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+clean:  ## remove the environments, the demo's knowledge base and caches
+	rm -rf $(VENV) $(EXTRAS:%=.venv-%) $(DEMO_KB) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

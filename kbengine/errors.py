@@ -17,6 +17,8 @@ KBError                        (storage.errors draws its part of the tree)
 
 from __future__ import annotations
 
+from typing import Self
+
 from storage.errors import (
     BuildIncompleteError,
     CorruptError,
@@ -76,6 +78,14 @@ class MissingExtraError(UsageError):
 
     code = "missing_extra"
     exit_code = 1
+
+    @classmethod
+    def of(cls, purpose: str, package: str, extra: str) -> Self:
+        """Return the error for a purpose that needs a package, which belongs to an extra of this project."""
+        return cls(
+            f"{purpose} needs the package {package}, which is not installed; run: pip install {package} "
+            f"(in a checkout pip install '.[{extra}]' installs all of its kind)"
+        )
 
 
 class EncoderError(StateError):

@@ -249,8 +249,8 @@ def pending_migration(connection: Connection, *, name: str) -> str | None:
     current = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     if current not in schema.REVISIONS:
         raise FormatTooNewError(
-            f"{name} has schema revision {current!r}, this kbengine knows {', '.join(schema.REVISIONS)}: upgrade "
-            "kbengine (pip install -U kbengine), or run 'kbengine verify' when no newer one ever wrote it"
+            f"{name} has schema revision {current!r}, this kbengine knows {', '.join(schema.REVISIONS)}: install "
+            "a newer kbengine, or run 'kbengine verify' when no newer one ever wrote it"
         )
     return schema.REVISIONS[-1] if current != schema.REVISIONS[-1] else None
 

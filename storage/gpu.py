@@ -38,7 +38,7 @@ def uses_gpu(device: IndexDevice) -> bool:
         built = "finds none" if hasattr(faiss, "StandardGpuResources") else "is built for processors only"
         raise PlatformError(
             f"index device 'gpu' was asked for, but FAISS {faiss.__version__} {built}; wanted an NVIDIA card and "
-            "\"pip uninstall faiss-cpu\", \"pip install 'kbengine[gpu]'\", or index device 'cpu'"
+            '"pip uninstall faiss-cpu", "pip install faiss-gpu-cu12", or index device \'cpu\''
         )
     return available and device != "cpu"
 

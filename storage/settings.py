@@ -165,8 +165,7 @@ def read_settings(connection: Connection, *, name: str) -> KBSettings:
     version = values.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise FormatTooNewError(
-            f"{name} has format {version}, this kbengine reads up to {FORMAT_VERSION}: "
-            "upgrade kbengine (pip install -U kbengine)"
+            f"{name} has format {version}, this kbengine reads up to {FORMAT_VERSION}: install a newer kbengine"
         )
     fields = [entry.name for entry in dataclasses.fields(KBSettings)]
     for field_name in _LATER_FIELDS:

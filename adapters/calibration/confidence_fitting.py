@@ -189,9 +189,7 @@ def _linear_model() -> Any:
     try:
         return importlib.import_module("sklearn.linear_model")
     except ImportError as error:
-        raise MissingExtraError(
-            "calibrating needs scikit-learn, which is not installed; run: pip install 'kbengine[calibration]'"
-        ) from error
+        raise MissingExtraError.of("calibrating", "scikit-learn", "calibration") from error
 
 
 def _rounded_down(threshold: float) -> float:

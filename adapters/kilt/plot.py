@@ -1,4 +1,4 @@
-"""A plot of recall@k; needs matplotlib, which the extra `benchmarks` installs."""
+"""A plot of recall@k; needs matplotlib, an optional package."""
 
 from __future__ import annotations
 
@@ -88,6 +88,4 @@ def _matplotlib() -> ModuleType:
     try:
         return importlib.import_module("matplotlib.figure")
     except ImportError as error:
-        raise MissingExtraError(
-            "plots need matplotlib, which is not installed; run: pip install 'kbengine[benchmarks]'"
-        ) from error
+        raise MissingExtraError.of("drawing a plot", "matplotlib", "benchmarks") from error

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbengine.densephrases.phrase_dump import EXTRA_HINT
 from kbengine.errors import CorpusError, CorruptError, MissingExtraError
 
 _REMEMBERED = 50_000
@@ -74,7 +73,7 @@ def read_metadata(path: Path) -> Iterator[DumpMetadata]:
     try:
         import blosc
     except ImportError as e:
-        raise MissingExtraError(f"reading {path.name} needs the package blosc; {EXTRA_HINT}") from e
+        raise MissingExtraError.of(f"reading {path.name}", "blosc", "densephrases") from e
     if not path.is_file():
         raise CorpusError(f"{path} is not there; wanted DensePhrases' meta_compressed.pkl")
     for key, value in _entries(path):

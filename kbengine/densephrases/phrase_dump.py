@@ -16,7 +16,6 @@ from kbengine.errors import CorpusError, CorruptError, MissingExtraError
 
 OFFSET, SCALE = -2.0, 20.0
 """What DensePhrases adds and multiplies with before rounding to int8; its attributes say so too."""
-EXTRA_HINT = "install it with: pip install 'kbengine[densephrases]'"
 
 
 class DumpPosition(NamedTuple):
@@ -37,7 +36,7 @@ def open_hdf5(path: Path) -> Any:
     try:
         import h5py
     except ImportError as e:
-        raise MissingExtraError(f"reading DensePhrases' dumps needs the package h5py; {EXTRA_HINT}") from e
+        raise MissingExtraError.of("reading DensePhrases' dumps", "h5py", "densephrases") from e
     if not path.is_file():
         raise CorpusError(f"{path} is not there; give DensePhrases' dump folder (the one with phrase/ in it)")
     try:

@@ -52,7 +52,7 @@ def _libraries() -> list[Finding]:
         try:
             findings.append(Finding(name, "ok", importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
-            findings.append(Finding(name, "bad", "not installed; pip install kbengine"))
+            findings.append(Finding(name, "bad", f"not installed; run: pip install {name}"))
     return findings
 
 

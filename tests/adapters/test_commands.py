@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from adapters.commands.kilt import SHOWN_RECORDS, lint, predict, score
-from adapters.errors import MissingExtraError, RecordError, SubmissionError
+from adapters.errors import RecordError, SubmissionError
 from kbengine.errors import InvalidOptionError
 from tests.adapters.fake_knowledge_base import write_lines
 
@@ -99,17 +98,6 @@ def test_retrieval_is_scored_without_answers_at_any_grain(files, tmp_path) -> No
 def test_depths_that_are_no_numbers_are_a_usage_error(files, ks) -> None:
     """Exit code 2 and what is wanted."""
     assert "wanted whole numbers" in run(score, *files, "--ks", ks, exit_code=2).stderr
-
-
-def test_a_plot_is_written_or_says_what_to_install(files, tmp_path) -> None:
-    """Matplotlib is an extra."""
-    plot = tmp_path / "recall.svg"
-    if importlib.util.find_spec("matplotlib") is None:
-        with pytest.raises(MissingExtraError, match="pip install"):
-            run(score, *files, "--plot", str(plot))
-        return
-    run(score, *files, "--plot", str(plot))
-    assert plot.stat().st_size > 1000
 
 
 def test_gold_without_answers_stops_the_score(tmp_path, files) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbengine.errors import MissingExtraError
-from kbengine.learning.loop.processes import EXTRA_HINT
 
 
 class PassageIndex:
@@ -21,7 +20,7 @@ class PassageIndex:
         try:
             import bm25s
         except ImportError as e:
-            raise MissingExtraError(f"ranking passages by BM25 needs the package bm25s; {EXTRA_HINT}") from e
+            raise MissingExtraError.of("ranking passages by BM25", "bm25s", "training") from e
         self._bm25s: Any = bm25s
         self._n = len(texts)
         self._index: Any = bm25s.BM25()

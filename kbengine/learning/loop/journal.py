@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from kbengine.errors import CorruptError, MissingExtraError
-from kbengine.learning.loop.processes import EXTRA_HINT
 from storage.durable import write_durably
 
 LOG_FILE = "log.jsonl"
@@ -86,7 +85,7 @@ def _event_writer(directory: Path, after_step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as e:
-        raise MissingExtraError(f"TensorBoard logging needs the package tensorboard; {EXTRA_HINT}") from e
+        raise MissingExtraError.of("TensorBoard logging", "tensorboard", "training") from e
     return SummaryWriter(str(directory), purge_step=after_step + 1 if after_step else None)
 
 

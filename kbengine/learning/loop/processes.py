@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from kbengine.encoders.device import choose_device
 from kbengine.errors import InvalidOptionError, MissingExtraError
 
-EXTRA_HINT = "install it with: pip install 'kbengine[training]'"
-
 
 class Processes(ABC):
     """What a training run needs to know about the processes it runs in."""
@@ -87,7 +85,7 @@ class AcceleratedProcesses(Processes):
         try:
             from accelerate import Accelerator
         except ImportError as e:
-            raise MissingExtraError(f"training in several processes needs the package accelerate; {EXTRA_HINT}") from e
+            raise MissingExtraError.of("training in several processes", "accelerate", "training") from e
         if device not in ("auto", "cpu", "cuda"):
             raise InvalidOptionError(
                 f"device is {device!r}, but with several processes each takes the device of its rank; wanted auto, "

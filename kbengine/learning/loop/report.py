@@ -13,7 +13,6 @@ import torch
 
 from kbengine.errors import MissingExtraError
 from kbengine.learning.loop.journal import read_log
-from kbengine.learning.loop.processes import EXTRA_HINT
 from storage.durable import write_durably
 
 REPORT_FILE = "report.json"
@@ -79,7 +78,7 @@ def draw_curves(directory: Path) -> Path:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as e:
-        raise MissingExtraError(f"drawing curves needs the package matplotlib; {EXTRA_HINT}") from e
+        raise MissingExtraError.of("drawing curves", "matplotlib", "training") from e
     records = read_log(directory)
     figure = Figure(figsize=(10, 4), layout="constrained")
     FigureCanvasAgg(figure)

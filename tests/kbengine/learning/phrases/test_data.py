@@ -198,27 +198,6 @@ def test_open_questions_take_the_first_context_with_an_answer_and_their_hard_neg
     assert data.report.unusable == {"no positive context": 1, "answer in no positive context": 1}
 
 
-def test_questions_without_passages_find_evidence_in_the_corpus(tmp_path):
-    """NQ-open: the best BM25 passage with an answer; excluded pages are no evidence."""
-    pytest.importorskip("bm25s")
-    pages = write_lines(tmp_path / "pages.jsonl", PAGES)
-    rows = [
-        {"question": "when was the castle built by a king", "answer": ["around 1300", "1299"]},
-        {"question": "when was the castle built", "answer": ["2024"]},
-        {"question": "", "answer": ["x"]},
-    ]
-    file = write_lines(tmp_path / "open.jsonl", rows)
-    data = read_training_files([file], DataOptions(pages=(pages,)))
-
-    (example,) = data.examples
-    assert example.passage == OSLO and example.answer_texts == ("around 1300",) and example.doc_id == "1"
-    assert data.report.unusable == {"answer in none of the best passages": 1, "no question": 1}
-    with pytest.raises(TrainingDataError, match="questions without passages; give the corpus with --pages"):
-        read_training_files([file])
-    with pytest.raises(TrainingDataError, match="none of 3 rows"):
-        read_training_files([file], DataOptions(pages=(pages,), exclude=frozenset({"1"})))
-
-
 def test_zero_shot_rows_are_slots_or_questions_and_may_have_no_answer(tmp_path):
     """The raw tab-separated file."""
     path = tmp_path / "train.0"

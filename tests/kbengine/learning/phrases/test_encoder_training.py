@@ -13,7 +13,6 @@ from safetensors.numpy import load_file
 from kbengine.cli import main
 from kbengine.encoders.encoder import Encoder
 from kbengine.errors import EncoderError, InvalidOptionError, TrainingDataError, TrainingError
-from kbengine.learning.data.mining import MinedPassage, mine_negatives
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
 from kbengine.learning.loop.processes import SingleProcess
@@ -191,22 +190,6 @@ def test_the_development_set_needs_answerable_examples_and_can_be_thinned():
     thinned = DevelopmentSet(examples(), DevelopmentOptions(max_examples=3)).examples
 
     assert [each.id for each in thinned] == ["fact-0", "fact-2", "fact-5"]
-
-
-def test_bm25_negatives_have_the_words_but_not_the_answer_and_same_phrase_ones_have_it():
-    """Two ways to look right and be wrong; the own document is never mined."""
-    pytest.importorskip("bm25s")
-    passages = [
-        MinedPassage("France", "France", "The capital of France is Paris."),
-        MinedPassage("a", "A", "The capital of France was moved once."),
-        MinedPassage("b", "B", "Paris was founded by a family."),
-        MinedPassage("c", "C", "Water boils."),
-    ]
-    (near,) = mine_negatives([example(0)], passages, "bm25", n=2)
-    (same,) = mine_negatives([example(0, negatives=("given",))], passages, "same-phrase", n=2)
-
-    assert near.negatives == ("The capital of France was moved once.",) and near.negative_titles == ("A",)
-    assert same.negatives == ("given", "Paris was founded by a family.") and same.negative_titles == ("", "B")
 
 
 def test_the_command_trains_from_squad_and_the_result_is_a_model(recipe, tmp_path, capsys):

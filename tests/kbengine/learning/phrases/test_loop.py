@@ -290,19 +290,3 @@ def test_options_name_what_is_wrong():
 
     made = from_mapping(LoopOptions, {"epochs": 2, "optimizer": {"rate_factors": {"a": 3}}}, "loop")
     assert made.epochs == 2 and made.optimizer.rate_factors == (("a", 3.0),)
-
-
-def test_the_curves_are_drawn(tmp_path):
-    """Losses and measures of the log as a picture, where matplotlib is installed."""
-    pytest.importorskip("matplotlib")
-    train(Regression(), replace(OPTIONS, epochs=1), tmp_path / "run")
-
-    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_tensorboard_events_are_written(tmp_path):
-    """An option of its own; the extra holds the package."""
-    pytest.importorskip("tensorboard")
-    train(Regression(), replace(OPTIONS, epochs=1, tensorboard=True), tmp_path / "run")
-
-    assert list((tmp_path / "run" / "tensorboard").glob("events*"))

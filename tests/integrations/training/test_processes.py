@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.kbengine.learning.phrases.process_child import run
+from tests.integrations.training.process_child import run
 from tests.tiny_encoder import write_tiny_encoder
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 def launch(world: int, init: Path, out: Path) -> None:
@@ -35,7 +35,7 @@ def launch(world: int, init: Path, out: Path) -> None:
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
         }
-        command = [sys.executable, "-m", "tests.kbengine.learning.phrases.process_child", str(init), str(out)]
+        command = [sys.executable, "-m", "tests.integrations.training.process_child", str(init), str(out)]
         children.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True))
     for child in children:
         _, errors = child.communicate(timeout=240)
@@ -45,7 +45,6 @@ def launch(world: int, init: Path, out: Path) -> None:
 @pytest.mark.slow
 def test_two_processes_with_half_the_batch_each_train_as_one(tmp_path):
     """Same losses in the log, same weights but for the order of sums."""
-    pytest.importorskip("accelerate")
     init = write_tiny_encoder(tmp_path / "tiny")
     run(init, tmp_path / "one")
     launch(2, init, tmp_path / "two")

@@ -27,7 +27,6 @@ def test_the_share_is_that_of_the_first():
 
 def test_hard_negatives_are_near_but_hold_no_answer_and_topics_are_other_documents(tmp_path):
     """The capitals of other countries for a capital; questions with negatives of both kinds count."""
-    pytest.importorskip("bm25s")
     near = hard_negatives(examples(), PASSAGES)[0]
     encoder = Encoder.load(write_tiny_encoder(tmp_path / "m"), device="cpu")
     found = {scores: contrast(encoder, examples(), PASSAGES, scores=scores) for scores in ("phrase", "passage")}
@@ -49,7 +48,6 @@ def test_several_seeds_are_shown_as_their_mean_and_how_far_they_are_apart():
 @pytest.mark.slow
 def test_every_row_is_trained_and_stands_in_the_page(tmp_path, capsys):
     """All ten trainings at the smallest scale, the teacher included; a second run trains nothing."""
-    pytest.importorskip("bm25s")
     rows = write_squad(tmp_path / "rows.json")
     pages = tmp_path / "pages.jsonl"
     lines = [{"wikipedia_id": d, "wikipedia_title": t, "text": [t, x]} for d, t, x in PASSAGES]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,11 +39,6 @@ from tests.kbengine.densephrases.published import (
     write_phrase_dump,
 )
 from tests.tiny_encoder import SENTENCES
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("h5py") is None or importlib.util.find_spec("blosc") is None,
-    reason="the extra 'densephrases' is not installed",
-)
 
 LONG = " ".join(SENTENCES)
 ARTICLES = {

@@ -7,8 +7,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from benchmarks.vectors_per_passage import Config, Point, copy_options, measure_all, plot, remove_copies
 from kbengine.build.filtering import FilterOptions
 from tests.kbengine.learning.tuning.tuning_world import PLANTED, open_world
@@ -44,7 +42,6 @@ def test_points_are_measured_once_and_copies_removed(tmp_path) -> None:
     assert measure_all(replace(config, seconds=-1)) == figures
     left_out = measure_all(replace(config, skip=("ivf-sq8-0.5",)))
     assert left_out is not None and [point["kept"] for point in left_out["points"]] == [0.3, 1.0]
-    pytest.importorskip("matplotlib")
     plot(figures, [tmp_path / "curve.svg"])
     assert (tmp_path / "curve.svg").stat().st_size > 1000
 
