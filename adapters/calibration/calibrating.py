@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from adapters.calibration.confidence_fitting import ConfidenceFit, Judgement, ThresholdRule, fit_confidence
+from adapters.calibration.confidence_fitting import (
+    ConfidenceFit,
+    Judgement,
+    ThresholdRule,
+    fit_confidence,
+    linear_model,
+)
 from adapters.calibration.weight_fitting import (
     SEEN_PASSAGES,
     SEEN_WITH,
@@ -117,6 +123,7 @@ def calibrate(
     options = options or CalibrateOptions()
     progress = progress or NoProgress()
     tell = notice or _ignore
+    linear_model()  # what is missing is told before the searches, not after them
     rows = {name: _rows(path, task, options, tell) for name, path in _named(files).items()}
     fingerprint = knowledge_base.encoder_for(encoder).fingerprint
     weights = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)

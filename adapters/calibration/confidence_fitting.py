@@ -181,11 +181,16 @@ def _logistic(features: Float64, is_right: Bool) -> Logistic:
     n_right = int(is_right.sum())
     if n_right in (0, len(is_right)):
         return Logistic((0.0,) * len(FEATURES), math.log((n_right + 0.5) / (len(is_right) - n_right + 0.5)))
-    model = _linear_model().LogisticRegression(C=1.0, max_iter=1000).fit(features, is_right)
+    model = linear_model().LogisticRegression(C=1.0, max_iter=1000).fit(features, is_right)
     return Logistic(tuple(float(value) for value in model.coef_[0]), float(model.intercept_[0]))
 
 
-def _linear_model() -> Any:
+def linear_model() -> Any:
+    """Return scikit-learn's linear models.
+
+    Raises:
+        MissingExtraError: scikit-learn is not installed.
+    """
     try:
         return importlib.import_module("sklearn.linear_model")
     except ImportError as error:

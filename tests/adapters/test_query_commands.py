@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from adapters.commands.answer_text import support_text, why_none
 from adapters.commands.calibrate import calibrate
 from adapters.commands.query import query
-from adapters.errors import TaskInputError, UnknownRelationError
+from adapters.errors import MissingExtraError, TaskInputError, UnknownRelationError
 from adapters.tasks.answerer import Answerer, AnswerOptions
 from adapters.tasks.parsing import request_of
 from kbengine.build.builder import CorpusOptions, build
@@ -23,7 +24,6 @@ from kbengine.encoders.encoder import Encoder
 from kbengine.errors import InvalidOptionError
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.terminal.demonstration import demo_queries
-from storage.reader import KBReader
 from tests.adapters.fake_knowledge_base import write_lines
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
@@ -37,19 +37,6 @@ def kb(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("demo") / "demo-kb"
     build(CorpusOptions((CORPUS,)), path, encoder=Encoder.load(), filter_options=FilterOptions(keep_fraction=0.3))
     return path
-
-
-@pytest.fixture(scope="module")
-def mentions(tmp_path_factory) -> Path:
-    """Ninety mentions of the corpus' pages by their titles; of every third the gold page is another."""
-    pages = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").split("\n")[:90]]
-    records = []
-    for i, page in enumerate(pages):
-        title = page["wikipedia_title"].partition(" (")[0]
-        gold = pages[i - 1 if i % 3 == 0 else i]["wikipedia_id"]
-        text = f"[START_ENT] {title} [END_ENT] is known for {page['text'][1].split('.')[0][-60:]}"
-        records.append({"id": i, "input": text, "output": [{"answer": title, "provenance": [{"wikipedia_id": gold}]}]})
-    return write_lines(tmp_path_factory.mktemp("dev") / "el_demo.dev.jsonl", records)
 
 
 def run(command: click.Command, *arguments: object, exit_code: int = 0, stdin: str | None = None):
@@ -190,39 +177,6 @@ def test_what_cannot_be_asked_is_named(kb, arguments, error, message) -> None:
         run(query, "--kb", kb, *arguments)
 
 
-def test_calibrate_stores_shows_and_forgets(kb, mentions, tmp_path) -> None:
-    """A dry run stores nothing; a fit is a commit that queries follow at once; --reset takes it back."""
-    asked = ["--kb", kb, "--text", TEXT, "--span", "16:23"]
-    before = generation(kb)
-    dry = run(calibrate, mentions, "--kb", kb, "--dry-run")
-    assert "ECE" in dry.stdout and "entity-linking" in dry.stdout and generation(kb) == before
-    assert "no calibration is stored" in run(calibrate, "--show", "--kb", kb).stdout
-
-    plot = tmp_path / "reliability.svg"
-    done = run(calibrate, mentions, "--kb", kb, "--no-fit-weights", "--threshold-for", "coverage=0.8", "--json")
-    fitted = json.loads(done.stdout)
-    assert (fitted["task"], fitted["threshold_for"], generation(kb)) == ("entity-linking", "coverage=0.8", before + 1)
-    shown = json.loads(run(calibrate, "--show", "--kb", kb, "--json", "--plot", plot).stdout)
-    assert shown == fitted and plot.stat().st_size > 1000
-
-    (record,) = answered(kb, *asked[2:])
-    assert 0 < record["answers"][0]["probability"] < 1 and record["threshold"] == fitted["threshold"]
-    refused = run(query, *asked, "--threshold", "0.999").stdout
-    assert refused.startswith("no answer: the best candidate has probability 0.") and "the threshold is 1.00" in refused
-    assert "p=0." in refused
-
-    run(calibrate, "--reset", "--kb", kb, "--task", "question")
-    assert "entity-linking" in run(calibrate, "--show", "--kb", kb).stdout
-    run(calibrate, "--reset", "--kb", kb)
-    assert answered(kb, *asked[2:])[0]["answers"][0]["probability"] is None
-
-
-def generation(kb: Path) -> int:
-    """The newest commit."""
-    with KBReader.open(kb) as reader:
-        return reader.info().generation
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -243,3 +197,12 @@ def test_an_answer_below_the_threshold_says_so_in_words(kb) -> None:
         (found,) = Answerer(knowledge_base).answer([request_of("question", "Who?")], AnswerOptions(k=1))
     nothing = type(found)(**{**vars(found), "status": "no_answer", "reason": "nothing_found", "answers": ()})
     assert "holds nothing" in why_none(nothing)
+
+
+def test_calibrating_without_its_library_says_so_before_it_searches(kb, tmp_path, monkeypatch) -> None:
+    """The command that installs it is named; nothing is stored."""
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    record = {"id": 1, "input": "x", "output": [{"answer": "y", "provenance": [{"wikipedia_id": "1"}]}]}
+    with pytest.raises(MissingExtraError, match="pip install scikit-learn"):
+        run(calibrate, write_lines(tmp_path / "nq-dev-kilt.jsonl", [record]), "--kb", kb)
+    assert "no calibration is stored" in run(calibrate, "--show", "--kb", kb).stdout
