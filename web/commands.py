@@ -6,62 +6,46 @@ import contextlib
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
     from kbengine.terminal.console import Output
     from web.keys import Scope
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 SCOPE_NAMES = ("read", "write", "admin")
 _LIFE = re.compile(r"(\d+)([hdw])")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
-def _kb_option(function: F) -> F:
-    return click.option(
-        "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base."
-    )(function)
-
-
-def _key_file_option(function: F) -> F:
-    return click.option(
-        "--key-file",
-        type=click.Path(path_type=Path),
-        envvar="KBENGINE_KEY_FILE",
-        help="Where the API keys are; by default api-keys.json in the knowledge base.",
-    )(function)
-
-
-def _json_option(function: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")(function)
+_key_file_option = option(
+    "--key-file", Path, "Keep the API keys in this file; by default in the knowledge base.", envvar="KBENGINE_KEY_FILE"
+)
 
 
 @click.command()
-@_kb_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address; beyond loopback keys are needed.")
-@click.option("--port", default=8080, show_default=True, help="Port to bind; 0 takes a free one.")
-@click.option("--threads", default=64, show_default=True, help="Requests handled at once.")
-@click.option(
-    "--queue-size", type=int, help="Queries in hand at once, one more is answered 429; by default ¾ of the threads."
-)
-@click.option("--max-batch", default=32, show_default=True, help="Queries encoded and searched together.")
-@click.option("--max-wait-ms", default=2.0, show_default=True, help="How long a batch may wait for more queries.")
-@click.option("--dispatchers", type=int, help="Batches that run at once; by default 1 on two cores, otherwise 2.")
-@click.option("--deadline-s", default=30.0, show_default=True, help="Seconds after which a query is answered 504.")
-@click.option("--drain-s", default=0.0, show_default=True, help="Seconds to go on taking requests after SIGTERM.")
-@click.option("--graceful-s", default=30.0, show_default=True, help="Seconds for requests in flight after that.")
-@click.option("--cache-entries", default=1024, show_default=True, help="Answers kept; 0 keeps none.")
-@click.option("--require-key", is_flag=True, help="Ask for an API key on loopback too.")
+@kb_option
+@option("--host", str, "Listen on this address; beyond loopback keys are needed.", default="127.0.0.1")
+@option("--port", int, "Listen on this port; 0 takes a free one.", default=8080)
+@option("--threads", int, "Handle so many requests at once.", default=64)
+@option("--queue-size", int, "Take so many queries at once, one more is answered 429; by default ¾ of the threads.")
+@option("--max-batch", int, "Encode and search at most so many queries together.", default=32)
+@option("--max-wait-ms", float, "Let a batch wait so long for more queries.", default=2.0)
+@option("--dispatchers", int, "Run so many batches at once; by default 1 on two cores, otherwise 2.")
+@option("--deadline-s", float, "Answer a query with 504 after so many seconds.", default=30.0)
+@option("--drain-s", float, "Go on taking requests for so many seconds after SIGTERM.", default=0.0)
+@option("--graceful-s", float, "Then give requests in flight so many seconds to end.", default=30.0)
+@option("--cache-entries", int, "Keep so many answers; 0 keeps none.", default=1024)
+@option("--require-key", bool, "Ask for an API key on loopback too.")
 @_key_file_option
-@click.option("--cors-origin", "cors_origins", multiple=True, help="Origin whose pages may call the API.")
-@click.option("--allow-host", "allowed_hosts", multiple=True, help="Name besides localhost to answer for without keys.")
+@option("--cors-origin cors_origins", str, "Let pages of this origin call the API; by default none.", multiple=True)
+@option("--allow-host allowed_hosts", str, "Answer for this name without keys; by default localhost.", multiple=True)
 def serve(kb: Path, **chosen: Any) -> None:
     """Serve a knowledge base: JSON API, web page, metrics. SIGTERM answers what was accepted, then stops.
 
@@ -94,11 +78,11 @@ def key() -> None:
 
 @key.command("create")
 @click.argument("name")
-@_kb_option
+@kb_option
 @_key_file_option
-@click.option("--scope", type=click.Choice(SCOPE_NAMES), default="read", show_default=True, help="What it may do.")
-@click.option("--expires-in", help="How long it is valid, such as 12h, 30d or 8w; by default for ever.")
-@_json_option
+@option("--scope", SCOPE_NAMES, "Let the key read, write, or administer.", default="read")
+@option("--expires-in", str, "Let the key be valid for this time, such as 12h, 30d or 8w; by default for ever.")
+@json_option
 def create_key(name: str, kb: Path, key_file: Path | None, scope: Scope, expires_in: str | None, as_json: bool) -> None:
     """Make a key and show its token, this once: only a hash of it is stored.
 
@@ -113,9 +97,9 @@ def create_key(name: str, kb: Path, key_file: Path | None, scope: Scope, expires
 
 
 @key.command("list")
-@_kb_option
+@kb_option
 @_key_file_option
-@_json_option
+@json_option
 def list_keys(kb: Path, key_file: Path | None, as_json: bool) -> None:
     """List the keys: ids, names, scopes and when they expire.
 
@@ -130,9 +114,9 @@ def list_keys(kb: Path, key_file: Path | None, as_json: bool) -> None:
 
 @key.command("revoke")
 @click.argument("key_id")
-@_kb_option
+@kb_option
 @_key_file_option
-@_json_option
+@json_option
 def revoke_key(key_id: str, kb: Path, key_file: Path | None, as_json: bool) -> None:
     """Revoke a key: a running service refuses it from the next request on.
 

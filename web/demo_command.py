@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH, json_option
+from kbengine.terminal.options import json_option, option
 
 
 @click.command()
-@click.option("--kb", type=PATH, default=Path("demo-kb"), show_default=True)
-@click.option("--serve/--no-serve", default=True, show_default=True, help="Serve it at the end, until Ctrl-C.")
-@click.option("--port", default=8080, show_default=True, help="Port to serve on; a free one if it is taken.")
+@option("--kb", Path, "Build the demo in this directory.", default=Path("demo-kb"))
+@option("--serve/--no-serve", bool, "Serve the knowledge base at the end, until Ctrl-C.", default=True)
+@option("--port", int, "Serve on this port, or on a free one if it is taken.", default=8080)
 @json_option
 def demo(kb: Path, serve: bool, port: int, as_json: bool) -> None:
     """Build the bundled knowledge base, ask it one query of each task, tell what to try next, serve page and API.

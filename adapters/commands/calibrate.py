@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbengine.terminal.options import json_option, kb_option, option
+
 if TYPE_CHECKING:
     from adapters.tasks.calibration import TaskCalibration
     from adapters.tasks.task import Task
@@ -18,20 +20,18 @@ TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
 
 @click.command()
 @click.argument("files", metavar="DEV.jsonl[.gz]", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
-@click.option("--task", type=click.Choice(TASK_NAMES), help="By default known by the data set's name.")
-@click.option("--encoder", help="The name of an encoder tuned for the knowledge base; by default its own.")
-@click.option("--fit-weights/--no-fit-weights", default=True, show_default=True, help="The weights of the scores too.")
-@click.option(
-    "--threshold-for", default="f1", show_default=True, help="f1, precision=0.9, coverage=0.8, or none (no threshold)."
-)
-@click.option("--rows", type=int, default=1000, show_default=True, help="Records of each file, drawn at random.")
-@click.option("--seed", type=int, default=13, show_default=True, help="Of the draw, the folds and the halves.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Write the reliability of the probabilities: .png, .svg.")
-@click.option("--dry-run", is_flag=True, help="Fit and print, store nothing.")
-@click.option("--show", is_flag=True, help="Print what is stored instead of fitting.")
-@click.option("--reset", is_flag=True, help="Forget what is stored, of --task or of all tasks.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a task and line on stdout.")
+@kb_option
+@option("--task", TASK_NAMES, "Fit this task; by default the one that the data sets' names tell.")
+@option("--encoder", str, "Fit the answers of this tuned encoder; by default of the knowledge base's own.")
+@option("--fit-weights/--no-fit-weights", bool, "Fit the weights of the scores too.", default=True)
+@option("--threshold-for", str, "Aim at f1, precision=0.9, coverage=0.8, or none (no threshold).", default="f1")
+@option("--rows", int, "Draw so many records of each file at random.", default=1000)
+@option("--seed", int, "Seed the draw, the folds and the halves with this number.", default=13)
+@option("--plot", Path, "Draw the reliability of the probabilities to this .png or .svg; by default nowhere.")
+@option("--dry-run", bool, "Fit and print, but store nothing.")
+@option("--show", bool, "Print what is stored instead of fitting.")
+@option("--reset", bool, "Forget what is stored, of --task or of all tasks.")
+@json_option
 def calibrate(
     files: tuple[Path, ...],
     kb: Path,

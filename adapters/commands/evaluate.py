@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbengine.terminal.evaluate_reading_command import reading
+from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option
 
 if TYPE_CHECKING:
     from adapters.kilt.pipeline import PipelineReport
@@ -37,17 +38,17 @@ evaluate.add_command(reading)
 
 @evaluate.command()
 @click.argument("dev", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
-@click.option("--reader", "reader_path", type=click.Path(path_type=Path), required=True, help="A reader's directory.")
-@click.option("--task", type=click.Choice(READ_TASK_NAMES), help="By default known by each file's name.")
-@click.option("--top-k", type=int, default=5, show_default=True, help="Passages read for each record.")
-@click.option("--passages", type=int, default=20, show_default=True, help="Passages found; their pages count.")
-@click.option("--min-margin", type=float, help="Leave an answer blank whose margin over 'no answer' is smaller.")
-@click.option("--limit", type=int, help="Only the first records of each file.")
-@click.option("--out", type=click.Path(path_type=Path), help="Directory to keep the submissions in.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
+@kb_option
+@option("--reader reader_path", Path, "Read with the cross-encoder in this directory.", required=True)
+@option("--task", READ_TASK_NAMES, "Take the files for this task; by default each file's name tells.")
+@option("--top-k", int, "Read so many passages for each record.", default=5)
+@option("--passages", int, "Find so many passages, whose pages count.", default=20)
+@option("--min-margin", float, "Leave answers with a smaller margin over 'no answer' blank; by default none.")
+@option("--limit", int, "Read only the first so many records of each file; by default all.")
+@option("--out", Path, "Keep the submissions in this directory; by default they are not kept.")
+@device_option
+@dtype_option
+@json_option
 def pipeline(
     dev: tuple[Path, ...],
     kb: Path,

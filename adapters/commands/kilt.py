@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
     from adapters.errors import RecordError
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from kbengine.search.query import Effort, Strategy
     from kbengine.terminal.console import Output
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
 EFFORT_NAMES = ("low", "normal", "high", "exact")
 STRATEGY_NAMES = ("dense", "dfs", "sfs", "hybrid")
@@ -25,25 +25,21 @@ SHOWN_RECORDS = 20
 """Bad records named on stderr; the rest are counted."""
 
 
-def _json_option(function: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")(function)
-
-
 @click.command()
 @click.argument("inputs", metavar="TASK.jsonl[.gz]", type=click.Path(path_type=Path))
-@click.option("--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The knowledge base.")
-@click.option("--task", type=click.Choice(TASK_NAMES), help="By default known by the data set's name.")
-@click.option("--encoder", help="An encoder tuned for the knowledge base, or a model; by default its own.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The submission's file, or its directory.")
-@click.option("--pages", type=int, default=10, show_default=True, help="Distinct pages a record, 5 or more.")
-@click.option("--batch-size", type=int, default=64, show_default=True, help="Records searched at once.")
-@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="low", show_default=True)
-@click.option("--strategy", type=click.Choice(STRATEGY_NAMES), help="Where candidates come from; by default hybrid.")
-@click.option("--threshold", type=float, help="Leave answers less probable than this blank; by default none is.")
-@click.option("--resume", is_flag=True, help="Go on with an unfinished file of the same settings.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
-@click.option("--strict", is_flag=True, help="Stop at a bad record instead of leaving its answer blank.")
-@_json_option
+@kb_option
+@option("--task", TASK_NAMES, "Answer as this task; by default the data set's name tells.")
+@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
+@option("--out", Path, "Write the submission to this file, or into this directory.", required=True)
+@option("--pages", int, "Name so many distinct pages for each record, 5 or more.", default=10)
+@option("--batch-size", int, "Search so many records at once.", default=64)
+@option("--effort", EFFORT_NAMES, "Search with this effort.", default="low")
+@option("--strategy", STRATEGY_NAMES, "Take candidates from here; by default hybrid, from everywhere.")
+@option("--threshold", float, "Leave answers less probable than this blank; by default none is.")
+@option("--resume", bool, "Go on with an unfinished file of the same settings.")
+@option("--overwrite", bool, "Replace a file that is there.")
+@option("--strict", bool, "Stop at a bad record instead of leaving its answer blank.")
+@json_option
 def predict(
     inputs: Path,
     kb: Path,
@@ -87,19 +83,13 @@ def predict(
 @click.command()
 @click.argument("gold", type=click.Path(path_type=Path))
 @click.argument("guess", type=click.Path(path_type=Path))
-@click.option("--retrieval", is_flag=True, help="Only the retrieval scores; answers are not looked at.")
-@click.option("--ks", default="1,5,10,20", show_default=True, help="Depths of the retrieval measures.")
-@click.option(
-    "--rank-keys",
-    default="wikipedia_id",
-    show_default=True,
-    help="What a piece of evidence is: wikipedia_id; wikipedia_id,section; "
-    "wikipedia_id,start_paragraph_id,end_paragraph_id.",
-)
-@click.option("--records", "by_record", is_flag=True, help="One JSON line a record: its scores and the gate it failed.")
-@click.option("--failed-only", is_flag=True, help="Of the records only those that failed.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Write recall@k as .png or .svg.")
-@_json_option
+@option("--retrieval", bool, "Measure retrieval alone, without looking at answers.")
+@option("--ks", str, "Measure retrieval at these depths.", default="1,5,10,20")
+@option("--rank-keys", str, "Compare evidence by wikipedia_id or wikipedia_id,section.", default="wikipedia_id")
+@option("--records by_record", bool, "Write one JSON line for each record: its scores and the gate it failed.")
+@option("--failed-only", bool, "Write only the lines of records that failed.")
+@option("--plot", Path, "Draw recall@k to this .png or .svg; by default nowhere.")
+@json_option
 def score(
     gold: Path,
     guess: Path,
@@ -141,8 +131,8 @@ def score(
 
 @click.command()
 @click.argument("guess", type=click.Path(path_type=Path))
-@click.option("--inputs", type=click.Path(path_type=Path), help="The task file it answers, to check the ids.")
-@_json_option
+@option("--inputs", Path, "Check the ids against this task file; by default they are not checked.")
+@json_option
 def lint(guess: Path, inputs: Path | None, as_json: bool) -> None:
     """Find what would be rejected or score zero, before uploading; exit code 1 when it would be rejected.
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option
+
 if TYPE_CHECKING:
     from adapters.tasks.requests import TaskRequest
     from adapters.tasks.task import Task
@@ -37,27 +39,25 @@ class Typed:
 
 @click.command()
 @click.argument("text", required=False)
-@click.option(
-    "--kb", type=click.Path(path_type=Path), required=True, envvar="KBENGINE_KB", help="The directory (or KBENGINE_KB)."
-)
-@click.option("--encoder", help="An encoder tuned for the knowledge base, or a model; by default its own.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
-@click.option("--task", type=click.Choice(TASK_NAMES), help="By default question, or what the other options say.")
-@click.option("--subject", help="Slot filling: whose relation is asked for.")
-@click.option("--relation", help="Slot filling: any text, or a Wikidata id such as P19.")
-@click.option("--text", "text_option", help="The same as TEXT.")
-@click.option("--span", "spans", multiple=True, metavar="START:END", help="Entity linking: a mention's characters.")
-@click.option("--turn", "turns", multiple=True, help="Dialogue: one turn; the last one given is the newest.")
-@click.option("-k", "k", type=int, default=5, show_default=True, help="How many distinct answers.")
-@click.option("--unit", type=click.Choice(UNIT_NAMES), help="By default the task's: phrase, or document.")
-@click.option("--effort", type=click.Choice(EFFORT_NAMES), default="normal", show_default=True)
-@click.option("--nprobe", type=int, help="Lists probed per segment, instead of --effort.")
-@click.option("--strategy", type=click.Choice(STRATEGY_NAMES), help="Where candidates come from; by default hybrid.")
-@click.option("--threshold", type=float, help="Least probability of an answer; 0 answers always. Default: the stored.")
-@click.option("--truncate", is_flag=True, help="Cut a question that is too long instead of refusing it.")
-@click.option("--explain", is_flag=True, help="Show the parts of each score.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a request and line on stdout.")
+@kb_option
+@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
+@device_option
+@dtype_option
+@option("--task", TASK_NAMES, "Take TEXT for this; by default for a question, or what other options say.")
+@option("--subject", str, "Ask about this subject (slot filling); by default none.")
+@option("--relation", str, "Ask for this relation, a text or an id such as P19 (slot filling); by default none.")
+@option("--text text_option", str, "Ask this text; by default TEXT, which is the same.")
+@option("--span spans", str, "Link the characters START:END of the text; by default what is marked.", multiple=True)
+@option("--turn turns", str, "Add a turn, the newest one last (dialogue); by default none.", multiple=True)
+@option("-k", int, "Show so many distinct answers.", default=5)
+@option("--unit", UNIT_NAMES, "Answer with this; by default the task's own, phrase or document.")
+@option("--effort", EFFORT_NAMES, "Search with this effort.", default="normal")
+@option("--nprobe", int, "Read so many lists of each segment's index; by default as --effort says.")
+@option("--strategy", STRATEGY_NAMES, "Take candidates from here; by default hybrid, from everywhere.")
+@option("--threshold", float, "Refuse answers that are less probable, 0 none; by default the stored threshold.")
+@option("--truncate", bool, "Cut a question that is too long instead of refusing it.")
+@option("--explain", bool, "Show the parts of each score.")
+@json_option
 def query(
     text: str | None,
     kb: Path,

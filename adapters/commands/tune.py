@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from kbengine.terminal.options import json_option, kb_option, option, options
 
 if TYPE_CHECKING:
     from adapters.tasks.task import Task
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from adapters.tuning.tuning_scores import Measure, Signals
     from kbengine.terminal.console import Output
 
-F = TypeVar("F", bound=Callable[..., Any])
 TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
-FILE = click.Path(path_type=Path)
 
 _SECTION_OF = {
     "parameters": "parameters.parameters",
@@ -35,58 +34,59 @@ _SECTION_OF = {
 """Where in the options each option of the command line belongs; the others keep their names."""
 
 
-def tuning_options(function: F) -> F:
-    """Return the command with what `TuningOptions` holds; `--set` reaches the rest."""
-    for option in (
-        click.option("--recipe", type=FILE, help="A TOML file of options; the command line overrides it."),
-        click.option("--set", "settings", multiple=True, metavar="OPTION=VALUE", help="Any option of docs/tuning.md."),
-        click.option("--evaluate-every", type=int, help="Steps between development scores; by default an epoch."),
-        click.option("--patience", type=int, help="Stop after so many development scores that were no better."),
-        click.option("--device", help="auto, cpu, cuda or cuda:N."),
-        click.option("--seed", type=int, help="Of the order of rows and of draws."),
-        click.option("--learning-rate", type=float, help="The highest, after the warm-up; 3e-5 by default."),
-        click.option("--max-steps", type=int, help="Stop after so many steps."),
-        click.option("--accumulate", type=int, help="Batches whose gradients are averaged before a step."),
-        click.option("--batch-size", type=int, help="Rows a batch; 12 by default."),
-        click.option("--epochs", type=int, help="Times that every row is seen; 5 by default."),
-        click.option("--rows-per-epoch", type=int, help="Rows of an epoch; by default as many as there are."),
-        click.option(
-            "--mixing", type=click.Choice(["proportional", "root", "equal"]), help="How files share an epoch."
-        ),
-        click.option("--kl", type=float, help="Weight of staying close to the start's scores (KL)."),
-        click.option("--l2", type=float, help="Weight of staying close to the start's weights (L2)."),
-        click.option("--refresh-steps", type=int, help="Steps between renewals of the retrieving encoder; 1."),
-        click.option("--retrieval", type=click.Choice(["dense", "fused", "both"]), help="Candidates; both by default."),
-        click.option("--scores", type=click.Choice(["phrase", "fused", "both"]), help="Of candidates; phrase."),
-        click.option("--top-k", type=int, help="Candidates a row and way of retrieval; 100 by default."),
-        click.option("--rank", type=int, help="LoRA's rank; 8 by default."),
-        click.option("--parameters", type=click.Choice(["full", "heads", "lora"]), help="What is tuned; full."),
-        click.option("--separate-ends", is_flag=True, default=None, help="Add the loss of starts and of ends alone."),
-        click.option("--loss", type=click.Choice(["phrase", "doc", "passage", "joint", "task"]), required=True),
-    ):
-        function = option(function)
-    return function
+tuning_options = options(
+    option("--loss", ("phrase", "doc", "passage", "joint", "task"), "Minimise this loss.", required=True),
+    option("--separate-ends", bool, "Add the loss of starts and of ends alone.", default=None),
+    option("--parameters", ("full", "heads", "lora"), "Tune these parameters; by default full (all)."),
+    option("--rank", int, "Give LoRA this rank; by default 8."),
+    option("--top-k", int, "Retrieve so many candidates for each row, in each way; by default 100."),
+    option("--scores", ("phrase", "fused", "both"), "Score candidates by these signals; by default phrase."),
+    option("--retrieval", ("dense", "fused", "both"), "Retrieve candidates in this way; by default in both."),
+    option("--refresh-steps", int, "Renew the retrieving encoder after so many steps; by default 1."),
+    option("--l2", float, "Weigh the squared distance from the start's weights by this; by default 0."),
+    option("--kl", float, "Weigh the KL divergence from the start's scores by this; by default 0."),
+    option(
+        "--mixing",
+        ("proportional", "root", "equal"),
+        "Mix the files of an epoch in this way; by default proportional.",
+    ),
+    option("--rows-per-epoch", int, "Take so many rows for an epoch; by default as many as there are."),
+    option("--epochs", int, "See every row so many times; by default 5."),
+    option("--batch-size", int, "Take so many rows in a batch; by default 12."),
+    option("--accumulate", int, "Average the gradients of so many batches before a step; by default 1."),
+    option("--max-steps", int, "Stop after so many steps; by default after all epochs."),
+    option("--learning-rate", float, "Rise to this rate in the warm-up; by default 3e-5."),
+    option("--seed", int, "Seed the order of rows and the draws with this number; by default 0."),
+    option("--device", str, "Tune on auto, cpu, cuda or cuda:N; by default auto."),
+    option("--patience", int, "Stop after so many development scores that were no better; by default never."),
+    option("--evaluate-every", int, "Score the development rows after so many steps; by default after an epoch."),
+    option("--set settings", str, "Set OPTION=VALUE of docs/tuning.md; by default nothing.", multiple=True),
+    option("--recipe", Path, "Read options from this TOML file; others given override it. By default from none."),
+)
+"""What `TuningOptions` holds; `--set` reaches the rest."""
 
 
 @click.command()
-@click.option("--kb", type=FILE, required=True, envvar="KBENGINE_KB", help="The knowledge base.")
-@click.option("--name", required=True, help="What the tuned encoder is called: 'kbengine query --encoder NAME'.")
-@click.option("--train", multiple=True, required=True, type=FILE, help="KILT rows to learn from; repeat it.")
-@click.option("--task", "tasks", multiple=True, type=click.Choice(TASK_NAMES), help="Of all --train, or of each.")
-@click.option("--dev", multiple=True, type=FILE, help="KILT rows that decide which weights are best; repeat it.")
-@click.option("--dev-task", "dev_tasks", multiple=True, type=click.Choice(TASK_NAMES), help="Likewise, of --dev.")
-@click.option("--limit", type=int, help="Use at most so many rows of each --train file.")
-@click.option("--dev-limit", type=int, default=500, show_default=True, help="And of each --dev file.")
-@click.option(
-    "--measure", type=click.Choice(["em", "rprec", "kilt_em", "mean"]), help="The development score; by the loss."
+@kb_option
+@option("--name", str, "Name the tuned encoder, for 'kbengine query --encoder NAME'.", required=True)
+@option("--train", Path, "Learn from these KILT rows.", multiple=True, required=True)
+@option("--task tasks", TASK_NAMES, "Take --train for this, all files or each; by default as named.", multiple=True)
+@option("--dev", Path, "Keep the weights that are best on these KILT rows; by default the last ones.", multiple=True)
+@option("--dev-task dev_tasks", TASK_NAMES, "Take --dev for this, as above; by default as --train.", multiple=True)
+@option("--limit", int, "Use at most so many rows of each --train file; by default all.")
+@option("--dev-limit", int, "Use at most so many rows of each --dev file.", default=500)
+@option(
+    "--measure",
+    ("em", "rprec", "kilt_em", "mean"),
+    "Judge development rows by this measure; by default as suits the loss.",
 )
-@click.option("--signals", type=click.Choice(["fused", "phrase", "both"]), default="both", show_default=True)
+@option("--signals", ("fused", "phrase", "both"), "Rank development answers by these signals.", default="both")
 @tuning_options
-@click.option("--calibrate/--no-calibrate", default=True, show_default=True, help="Fit weights and probabilities too.")
-@click.option("--run", type=FILE, help="Log, checkpoints and curves; KB.tuning/NAME by default.")
-@click.option("--overwrite", is_flag=True, help="Replace the encoder of that name.")
-@click.option("--resume", is_flag=True, help="Go on with the interrupted run of the same options.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@option("--calibrate/--no-calibrate", bool, "Fit weights and probabilities too.", default=True)
+@option("--run", Path, "Keep log, checkpoints and curves in this directory; by default in KB.tuning/NAME.")
+@option("--overwrite", bool, "Replace the encoder of that name.")
+@option("--resume", bool, "Go on with the interrupted run of the same options.")
+@json_option
 def tune(kb: Path, name: str, as_json: bool, **given: Any) -> None:
     """Tune the query encoder for a task on a knowledge base whose index stays as it is.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbengine.terminal.console import Output, standard_output
-from kbengine.terminal.options import PATH, json_option, kb_option
+from kbengine.terminal.options import PATH, json_option, kb_option, option
 
 if TYPE_CHECKING:
     from storage.alias_records import AliasSource
@@ -30,11 +30,11 @@ def aliases() -> None:
 @aliases.command("list")
 @kb_option
 @json_option
-@click.option("--doc", "doc_id", help="Only names of the document with this id.")
-@click.option("--prefix", help="Only names that begin so, accents and case folded.")
-@click.option("--source", type=click.Choice(SOURCES), help="Only names from this source.")
-@click.option("--after", help="Go on after this cursor: the last one of the page before.")
-@click.option("--limit", type=int, default=100, show_default=True)
+@option("--doc doc_id", str, "List only names of the document with this id; by default those of all documents.")
+@option("--prefix", str, "List only names that begin so, accents and case folded; by default all.")
+@option("--source", SOURCES, "List only names from this source; by default from all.")
+@option("--after", str, "Go on after this cursor, the last one of the page before; by default at the beginning.")
+@option("--limit", int, "List at most so many names.", default=100)
 def list_command(
     kb: Path,
     doc_id: str | None,
@@ -88,9 +88,9 @@ def match(kb: Path, names: tuple[str, ...], as_json: bool) -> None:
 @json_option
 @click.argument("doc_id")
 @click.argument("names", nargs=-1, required=True)
-@click.option("--prior", type=float, help="Probability that such a name means this document; otherwise it is counted.")
-@click.option("--source", type=click.Choice(GIVEN), default="manual", show_default=True)
-@click.option("--replace", is_flag=True, help="Give names that are there already the new prior.")
+@option("--prior", float, "Probability that such a name means the document; by default it is counted.")
+@option("--source", GIVEN, "Say where the names are from.", default="manual")
+@option("--replace", bool, "Give names that are there already the new prior.")
 def add(
     kb: Path,
     doc_id: str,
@@ -119,8 +119,8 @@ def add(
 @json_option
 @click.argument("doc_id")
 @click.argument("names", nargs=-1)
-@click.option("--all", "delete_all", is_flag=True, help="All names of the document instead of NAMES.")
-@click.option("--source", type=click.Choice(SOURCES[:-1]), help="Only names from this source.")
+@option("--all delete_all", bool, "Delete all names of the document instead of NAMES.")
+@option("--source", SOURCES[:-1], "Delete only names from this source; by default from all.")
 def delete(
     kb: Path, doc_id: str, names: tuple[str, ...], delete_all: bool, source: AliasSource | None, as_json: bool
 ) -> None:
@@ -144,8 +144,8 @@ def delete(
 @kb_option
 @json_option
 @click.argument("tables", nargs=-1, required=True, type=PATH)
-@click.option("--source", type=click.Choice(GIVEN), default="tsv", show_default=True)
-@click.option("--skip-bad", is_flag=True, help="Count lines that cannot be used instead of refusing all.")
+@option("--source", GIVEN, "Say where the names are from.", default="tsv")
+@option("--skip-bad", bool, "Count lines that cannot be used instead of refusing all.")
 def import_command(kb: Path, tables: tuple[Path, ...], source: AliasSource, skip_bad: bool, as_json: bool) -> None:
     """Store the names in TABLES (plain, gzip or zstd; `-` is stdin), all in one commit.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import corpus_options, encoder_options, json_option, kb_option
+from kbengine.terminal.options import corpus_options, encoder_options, json_option, kb_option, option
 
 if TYPE_CHECKING:
     from kbengine.corpus.report import CorpusReport
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 @corpus_options
 @kb_option
 @encoder_options
-@click.option("--keep-fraction", type=float, help="Store this share of the tokens, the best by the filter.")
-@click.option("--filter-threshold", type=float, help="Store tokens whose filter logit reaches this.")
-@click.option("--no-sparse", is_flag=True, help="Store no sparse rows though the encoder has sparse heads.")
-@click.option("--index", help="ivf-sq8 (default), exact, ivf-sq4, ivf-pq, opq16 to opq96, fastscan: docs/indexes.md.")
-@click.option("--nlist", type=int, help="Clusters of each large segment's index; by default chosen from its size.")
-@click.option("--nprobe", type=int, help="Clusters searched per query by default; otherwise chosen from nlist.")
+@option("--keep-fraction", float, "Store this share of tokens, the filter's best; by default its threshold decides.")
+@option("--filter-threshold", float, "Store tokens whose filter logit reaches this; by default the usual threshold.")
+@option("--no-sparse", bool, "Store no sparse rows though the encoder has sparse heads.")
+@option("--index", str, "Make an index of this kind: docs/indexes.md; by default ivf-sq8.")
+@option("--nlist", int, "Cluster a large segment's index into so many lists; by default chosen from its size.")
+@option("--nprobe", int, "Read so many lists for each query; by default chosen from --nlist.")
 @json_option
 def build(
     corpus: tuple[Path, ...],

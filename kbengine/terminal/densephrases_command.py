@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH, device_option, dtype_option, json_option
+from kbengine.terminal.options import PATH, device_option, dtype_option, json_option, option
 
 if TYPE_CHECKING:
     from kbengine.encoders.checkpoint import WeightsDType
@@ -28,11 +28,11 @@ def densephrases() -> None:
 
 @densephrases.command()
 @click.argument("checkpoint", type=PATH)
-@click.option("--base", type=PATH, help="Folder of SpanBERT-base-cased: vocabulary and configuration.")
-@click.option("--phrase-encoder", type=PATH, help="Checkpoint to take the phrase encoder from when this has none.")
-@click.option("--out", type=PATH, required=True, help="The model directory to make.")
-@click.option("--max-phrase-tokens", type=int, default=10, show_default=True, help="Longest phrase in search.")
-@click.option("--weights", type=click.Choice(["float16", "float32", "int8"]), default="float16", show_default=True)
+@option("--base", Path, "Take the vocabulary from this folder of SpanBERT-base-cased; by default the checkpoint's.")
+@option("--phrase-encoder", Path, "Take a missing phrase encoder from this checkpoint; by default none may miss.")
+@option("--out", Path, "Make this model directory.", required=True)
+@option("--max-phrase-tokens", int, "Search for phrases of at most so many tokens.", default=10)
+@option("--weights", ("float16", "float32", "int8"), "Store the weights in this number type.", default="float16")
 @json_option
 def checkpoint(
     checkpoint: Path,
@@ -67,11 +67,11 @@ def checkpoint(
 
 @densephrases.command()
 @click.argument("dump", type=PATH, required=False)
-@click.option("--index", type=PATH, help="Instead of a dump: folder with index.faiss and idx2id.hdf5.")
-@click.option("--metadata", type=PATH, help="meta_compressed.pkl of the index, where it is not above it.")
-@click.option("--encoder", required=True, help="Directory of the imported checkpoint whose vectors these are.")
-@click.option("--kb", type=PATH, required=True, envvar="KBENGINE_KB", help="The knowledge base to make.")
-@click.option("--filter-threshold", type=float, default=-2.0, show_default=True, help="What later additions keep.")
+@option("--index", Path, "Import the index in this folder (index.faiss, idx2id.hdf5); by default DUMP.")
+@option("--metadata", Path, "Read the index's metadata from this meta_compressed.pkl; by default the one above.")
+@option("--encoder", str, "Take the vectors for those of the imported checkpoint in this directory.", required=True)
+@option("--kb", Path, "Make the knowledge base in this directory.", required=True, envvar="KBENGINE_KB")
+@option("--filter-threshold", float, "Keep later tokens whose filter logit reaches this.", default=-2.0)
 @device_option
 @dtype_option
 @json_option

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH, json_option, kb_option
+from kbengine.terminal.options import json_option, kb_option, option
 
 
 @click.group()
@@ -80,8 +80,8 @@ def delete(name: str, kb: Path, as_json: bool) -> None:
 
 @encoders.command()
 @click.argument("name")
-@click.option("--out", type=PATH, required=True, help="The directory to make.")
-@click.option("--weights", type=click.Choice(["int8", "float16", "float32"]), default="int8", show_default=True)
+@option("--out", Path, "Make this model directory.", required=True)
+@option("--weights", ("int8", "float16", "float32"), "Store the weights in this number type.", default="int8")
 @kb_option
 @json_option
 def export(name: str, out: Path, weights: Any, kb: Path, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH, device_option, dtype_option, json_option
+from kbengine.terminal.options import PATH, device_option, dtype_option, json_option, option
 
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
@@ -34,14 +34,14 @@ COLUMNS = {
 
 @click.command()
 @click.argument("data", nargs=-1, required=True, type=PATH)
-@click.option("--encoder", help="Name or directory of an encoder; minilm-phrase when there is no --reader either.")
-@click.option("--reader", "reader_path", type=PATH, help="A reader's directory.")
-@click.option("--pages", multiple=True, type=PATH, help="Corpus that KILT rows point into.")
-@click.option("--small-corpus", is_flag=True, help="Also search all gold passages together (the papers' D_small).")
-@click.option("--no-answer-threshold", type=float, help="Scores below count as no answer; by default a reader's 0.")
-@click.option("--keep-fraction", type=float, help="Read only this share of the tokens, the best by the filter.")
-@click.option("--limit", type=int, help="Only the first examples.")
-@click.option("--records", type=PATH, help="Write one JSON line a question and setting.")
+@option("--encoder", str, "Read with the encoder of this name or directory; by default minilm-phrase or --reader.")
+@option("--reader reader_path", Path, "Read with the cross-encoder in this directory; by default with an encoder.")
+@option("--pages", Path, "Look up the passages of KILT rows in this corpus; by default in none.", multiple=True)
+@option("--small-corpus", bool, "Also search all gold passages together (the papers' D_small).")
+@option("--no-answer-threshold", float, "Count lower scores as no answer; by default 0 for a reader.")
+@option("--keep-fraction", float, "Read only this share of the tokens, the best by the filter; by default all.")
+@option("--limit", int, "Read only the first so many examples; by default all.")
+@option("--records", Path, "Write one JSON line a question and setting to this file; by default to none.")
 @device_option
 @dtype_option
 @json_option

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH, json_option, kb_option
+from kbengine.terminal.options import json_option, kb_option, option
 
 
 @click.command()
@@ -29,7 +29,7 @@ def delete(doc_ids: tuple[str, ...], kb: Path, as_json: bool) -> None:
 
 @click.command()
 @kb_option
-@click.option("--purge", is_flag=True, help="Also overwrite the space that deleted texts took in the database.")
+@option("--purge", bool, "Also overwrite the space that deleted texts took in the database.")
 @json_option
 def compact(kb: Path, purge: bool, as_json: bool) -> None:
     """Merge segments, drop deleted documents for good and give their space back.
@@ -60,8 +60,8 @@ def compact(kb: Path, purge: bool, as_json: bool) -> None:
 
 @click.command()
 @kb_option
-@click.option("--deep", is_flag=True, help="Also encode a sample of passages again and compare.")
-@click.option("--repair", "do_repair", is_flag=True, help="Rebuild what can be rebuilt from the stored text.")
+@option("--deep", bool, "Also encode a sample of passages again and compare.")
+@option("--repair do_repair", bool, "Rebuild what can be rebuilt from the stored text.")
 @json_option
 def verify(kb: Path, deep: bool, do_repair: bool, as_json: bool) -> None:
     """Check every file and table; exit 1 when something is wrong.
@@ -113,7 +113,7 @@ def info(kb: Path, as_json: bool) -> None:
 
 @click.command()
 @kb_option
-@click.option("--out", type=PATH, help="File to write (.gz and .zst compress); - is stdout.")
+@option("--out", Path, "Write to this file (.gz and .zst compress); by default to standard output.")
 def export(kb: Path, out: Path | None) -> None:
     """Write all live documents as JSON lines; `kbengine import` and `kbengine build` read them.
 
@@ -131,7 +131,7 @@ def export(kb: Path, out: Path | None) -> None:
 @click.command()
 @click.argument("view", required=False)
 @kb_option
-@click.option("--limit", type=int, default=20, show_default=True)
+@option("--limit", int, "Show at most so many rows.", default=20)
 @json_option
 def inspect(view: str | None, kb: Path, limit: int, as_json: bool) -> None:
     """List the SQL views of a knowledge base, or show the rows of one.

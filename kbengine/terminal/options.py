@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,35 +14,44 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 FORMAT_NAMES = ("kilt", "densephrases", "dpr", "beir", "kbengine", "folder")
 
-kb_option = click.option(
-    "--kb",
-    type=PATH,
-    required=True,
-    envvar="KBENGINE_KB",
-    help="The knowledge base's directory (or set KBENGINE_KB).",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
-device_option = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-dtype_option = click.option(
-    "--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True
-)
-format_option = click.option(
-    "--format", "format_name", type=click.Choice(FORMAT_NAMES), help="By default it is detected."
-)
-skip_bad_option = click.option(
-    "--skip-bad", is_flag=True, help="Count records that cannot be read instead of stopping."
-)
+
+def option(names: str, kind: Any, text: str, **settings: Any) -> Callable[[F], F]:
+    """Return a decorator that adds an option to a command; its help tells the default, and whether it may come again.
+
+    Args:
+        names: `--name` or `--name/--no-name`, and after a blank the parameter's name where that is another.
+        kind: `bool` for a flag, `Path`, another type, or a tuple of the words to choose from.
+        text: What the option does, as a sentence; with the default in words where `default` is not given.
+        **settings: Of `click.option`: `default`, `required`, `multiple`, `metavar`, `envvar`.
+    """
+    if kind is bool:
+        settings["is_flag"] = True
+    elif isinstance(kind, tuple):
+        settings["type"] = click.Choice(kind)
+    else:
+        settings["type"] = PATH if kind is Path else kind
+    if settings.get("multiple"):
+        text += " May be repeated."
+    return click.option(*names.split(), help=text, show_default=settings.get("default") is not None, **settings)
 
 
-def encoder_options(function: F) -> F:
-    """Add the options of the encoder to a command."""
-    option = click.option(
-        "--encoder", help="Name or directory of an encoder; by default minilm-phrase, or the KB's own."
-    )
-    return option(device_option(dtype_option(function)))
+def options(*each: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds several options to a command, shown in this order."""
+    return lambda function: functools.reduce(lambda done, add: add(done), reversed(each), function)
 
 
-def corpus_options(function: F) -> F:
-    """Add a corpus and how to read it to a command."""
-    corpus = click.argument("corpus", nargs=-1, required=True, type=PATH)
-    return corpus(format_option(skip_bad_option(function)))
+kb_option = option("--kb", Path, "Directory of the knowledge base (KBENGINE_KB).", required=True, envvar="KBENGINE_KB")
+json_option = option("--json as_json", bool, "Write one JSON object a line to standard output.")
+device_option = option("--device", str, "Run the model on auto, cpu, cuda or cuda:N.", default="auto")
+dtype_option = option(
+    "--dtype", ("auto", "float32", "bfloat16"), "Compute matrix products in this type.", default="auto"
+)
+format_option = option("--format format_name", FORMAT_NAMES, "Read this format; by default it is detected.")
+skip_bad_option = option("--skip-bad", bool, "Count records that cannot be read instead of stopping.")
+
+encoder_options = options(
+    option("--encoder", str, "Use the encoder of this name or directory; by default the KB's own, or minilm-phrase."),
+    device_option,
+    dtype_option,
+)
+corpus_options = options(click.argument("corpus", nargs=-1, required=True, type=PATH), format_option, skip_bad_option)

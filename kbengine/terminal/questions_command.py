@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH, device_option, format_option, json_option, skip_bad_option
+from kbengine.terminal.options import PATH, device_option, format_option, json_option, option, skip_bad_option
 
 if TYPE_CHECKING:
     from kbengine.learning.questions.generate import InputFormat
@@ -34,23 +34,23 @@ class Weights(click.ParamType[dict[str, float]]):
 
 @click.command()
 @click.argument("corpus", nargs=-1, required=True, type=PATH)
-@click.option("--out", required=True, type=PATH, help="FILE.jsonl or FILE.jsonl.gz.")
-@click.option("--generator", default="cloze", show_default=True, help="cloze, or a T5 model's folder or hub name.")
-@click.option("--reader", type=PATH, help="Keep what this reader answers as wanted.")
-@click.option("--per-document", type=int, default=8, show_default=True, help="Most questions a document.")
-@click.option("--per-passage", type=int, default=3, show_default=True, help="Most questions a passage.")
-@click.option("--exclude-pages", type=PATH, help="File of document ids to leave out.")
-@click.option("--mix", type=Weights(), help=f"Weights of {', '.join(KIND_NAMES)} (cloze).")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--language", default="en", show_default=True, help="Of the corpus.")
-@click.option("--input-format", type=click.Choice(["highlight", "prepend"]), default="highlight", show_default=True)
-@click.option("--prefix", help="Text before the model's input, instead of the format's own.")
-@click.option("--beams", type=int, default=4, show_default=True, help="Width of the model's beam search.")
-@click.option("--batch-size", type=int, default=16, show_default=True, help="Answers given to the model at once.")
+@option("--out", Path, "Write the questions to this file, FILE.jsonl or FILE.jsonl.gz.", required=True)
+@option("--generator", str, "Make questions by cloze, or by the T5 model of this folder or hub name.", default="cloze")
+@option("--reader", Path, "Keep what the reader in this directory answers as wanted; by default all.")
+@option("--per-document", int, "Make at most so many questions of a document.", default=8)
+@option("--per-passage", int, "Make at most so many questions of a passage.", default=3)
+@option("--exclude-pages", Path, "Leave out the document ids in this file, one a line; by default none.")
+@option("--mix", Weights(), "Weigh the kinds of cloze questions; by default question=5,slot=2,relation=2,mention=4.")
+@option("--seed", int, "Seed the random choices with this number.", default=0)
+@option("--language", str, "Read the corpus as this language.", default="en")
+@option("--input-format", ("highlight", "prepend"), "Show the answer to the model in this way.", default="highlight")
+@option("--prefix", str, "Put this text before the model's input; by default the format's own.")
+@option("--beams", int, "Search with a beam of this width.", default=4)
+@option("--batch-size", int, "Give the model so many answers at once.", default=16)
 @device_option
 @format_option
 @skip_bad_option
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@option("--overwrite", bool, "Replace a file that is there.")
 @json_option
 def questions(
     corpus: tuple[Path, ...],

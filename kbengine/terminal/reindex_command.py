@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH, json_option, kb_option
+from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
     from storage.gpu import IndexDevice
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @kb_option
-@click.option("--out", type=PATH, help="Write a changed copy here and leave --kb as it is.")
-@click.option("--keep-fraction", type=float, help="Keep this share of all tokens, the best by their logits.")
-@click.option("--filter-threshold", type=float, help="Keep tokens whose filter logit reaches this.")
-@click.option("--index", help="exact, ivf-sq8, ivf-sq4, ivf-pq, opq16, opq32, opq48, opq96 or fastscan.")
-@click.option("--nlist", type=int, help="Lists of the index; by default chosen from the number of vectors.")
-@click.option("--nprobe", type=int, help="Lists read per query; by default chosen from nlist.")
-@click.option("--refine", type=int, help="Candidates rescored from the int8 vectors for each one wanted.")
-@click.option("--index-device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
-@click.option("--drop-vectors", is_flag=True, help="Store the index's codes only. There is no way back.")
-@click.option("--drop-sparse", is_flag=True, help="Store no sparse rows (SPARC) any more. There is no way back.")
-@click.option("--yes", is_flag=True, help="Drop without asking.")
+@option("--out", Path, "Write a changed copy here and leave --kb as it is; by default change --kb.")
+@option("--keep-fraction", float, "Keep this share of all tokens, the best by their logits; by default all.")
+@option("--filter-threshold", float, "Keep tokens whose filter logit reaches this; by default all.")
+@option("--index", str, "Make an index of this kind: docs/indexes.md; by default of the kind that it has.")
+@option("--nlist", int, "Cluster the index into so many lists; by default chosen from its size.")
+@option("--nprobe", int, "Read so many lists for each query; by default chosen from --nlist.")
+@option("--refine", int, "Rescore so many candidates for each one wanted; by default as suits the kind of index.")
+@option("--index-device", ("auto", "cpu", "gpu"), "Train and fill the index on this device.", default="auto")
+@option("--drop-vectors", bool, "Store the index's codes only; there is no way back.")
+@option("--drop-sparse", bool, "Store no sparse rows (SPARC) any more; there is no way back.")
+@option("--yes", bool, "Drop vectors or rows without asking.")
 @json_option
 def reindex(
     kb: Path,

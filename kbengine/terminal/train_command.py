@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click_default_group import DefaultGroup
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH, json_option
+from kbengine.terminal.options import F, json_option, option, options
 
 if TYPE_CHECKING:
     from kbengine.learning.phrases.recipe import EncoderRecipe
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _SECTION_OF = {
     "train": "data.train",
@@ -45,37 +44,40 @@ _SECTION_OF = {
 """Where in a recipe each option of the command line belongs."""
 
 
-def data_options(function: F) -> F:
-    """Return the command with the files of a training."""
-    for option in (
-        click.option("--exclude-pages", type=PATH, help="Document ids, one a line, whose text is not trained on."),
-        click.option("--pages", multiple=True, type=PATH, help="The corpus that KILT rows point into; repeat it."),
-        click.option("--dev", multiple=True, type=PATH, help="Development rows; the best weights are kept by them."),
-        click.option("--train", multiple=True, type=PATH, help="Training rows: SQuAD, Natural Questions, KILT, zsRE."),
-    ):
-        function = option(function)
-    return function
+data_options = options(
+    option("--train", Path, "Train on these rows (SQuAD, NQ, KILT, zsRE); by default on none.", multiple=True),
+    option("--dev", Path, "Keep the weights that are best on these rows; by default the last ones.", multiple=True),
+    option("--pages", Path, "Look up the passages of KILT rows in this corpus; by default in none.", multiple=True),
+    option("--exclude-pages", Path, "Leave out the documents with the ids in this file, one a line; by default none."),
+)
 
 
-def loop_options(function: F) -> F:
-    """Return the command with the usual options of a run; a recipe and `--set` reach all others."""
-    for option in (
+def loop_options(*, epochs: int, batch_size: int, learning_rate: str, dtype: str = "auto") -> Callable[[F], F]:
+    """Return a decorator for the usual options of a run; a recipe and `--set` reach all others.
+
+    Args:
+        epochs: The recipe's default, as are the others; the help tells them.
+        batch_size: Of examples.
+        learning_rate: As people write it.
+        dtype: Of matrix products.
+    """
+    return options(
+        option("--epochs", int, f"See every example so many times; by default {epochs}."),
+        option("--batch-size", int, f"Take so many examples a forward pass in all processes; by default {batch_size}."),
+        option("--accumulate", int, "Average the gradients of so many batches before a step; by default 1."),
+        option("--learning-rate", float, f"Rise to this rate in the warm-up; by default {learning_rate}."),
+        option("--seed", int, "Seed data order, dropout and draws with this number; by default 0."),
+        option("--device", str, "Train on auto, cpu, cuda or cuda:N; by default auto."),
+        option(
+            "--dtype", ("auto", "float32", "bfloat16"), f"Compute matrix products in this type; by default {dtype}."
+        ),
+        option("--patience", int, "Stop after so many development scores that were no better; by default never."),
+        option("--tensorboard", bool, "Write TensorBoard events too.", default=None),
+        option("--recipe", Path, "Read options from this TOML file; others given override it. By default from none."),
+        option("--set settings", str, "Set SECTION.OPTION=VALUE of the recipe; by default nothing.", multiple=True),
+        option("--resume", bool, "Go on with the interrupted run of the same options."),
         json_option,
-        click.option("--resume", is_flag=True, help="Go on with the interrupted run of the same options."),
-        click.option("--set", "settings", multiple=True, metavar="SECTION.OPTION=VALUE", help="Any recipe option."),
-        click.option("--recipe", type=PATH, help="A TOML file of options; the command line overrides it."),
-        click.option("--tensorboard", is_flag=True, default=None, help="Write TensorBoard events too."),
-        click.option("--patience", type=int, help="Stop after so many development scores that were no better."),
-        click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), help="Of matrix products."),
-        click.option("--device", help="auto, cpu, cuda or cuda:N."),
-        click.option("--seed", type=int, help="Of data order, dropout and draws."),
-        click.option("--learning-rate", type=float, help="The highest, after the warm-up."),
-        click.option("--accumulate", type=int, help="Batches whose gradients are averaged before a step."),
-        click.option("--batch-size", type=int, help="Examples of one forward pass, over all processes."),
-        click.option("--epochs", type=int, help="Times that every example is seen."),
-    ):
-        function = option(function)
-    return function
+    )
 
 
 @click.group(cls=DefaultGroup, default="encoder", default_if_no_args=False)
@@ -91,19 +93,19 @@ def train() -> None:
 
 @click.command()
 @data_options
-@click.option("--adapt", multiple=True, type=PATH, help="Your own corpus: train on cloze questions made from it.")
-@click.option("--init", help="What to begin with: an encoder's name or directory, or a BERT folder, wheel or hub name.")
-@click.option("--out", type=PATH, required=True, help="The model directory to make; the run is kept in OUT.run.")
-@click.option("--architecture", type=click.Choice(["shared-query", "three-tower"]), help="Of a model made from BERT.")
-@click.option("--frozen", type=click.Choice(["none", "words", "embeddings"]), help="Embeddings that are not trained.")
-@click.option("--negatives", type=click.Choice(["none", "golds", "tokens"]), help="What L_neg compares with.")
-@click.option("--pre-batches", type=int, help="Earlier batches whose gold phrases are negatives too.")
-@click.option("--reader", type=PATH, help="The cross-encoder to distil from; see `kbengine train reader`.")
-@click.option("--distillation", type=float, help="Its loss's weight; 1 by default with --reader.")
-@click.option("--limit", type=int, help="Use at most so many training examples.")
-@click.option("--weights", type=click.Choice(["int8", "float16", "float32"]), help="What the result is stored in.")
-@click.option("--sparse", is_flag=True, help="Train sparse heads on the encoder of --init: `kbengine train sparse`.")
-@loop_options
+@option("--adapt", Path, "Train on cloze questions made of this corpus; by default of none.", multiple=True)
+@option("--init", str, "Begin with this encoder or BERT (folder, wheel or hub name); by default minilm-phrase.")
+@option("--out", Path, "Make this model directory; the run is kept in OUT.run.", required=True)
+@option("--architecture", ("shared-query", "three-tower"), "Build this from a BERT; by default shared-query.")
+@option("--frozen", ("none", "words", "embeddings"), "Leave these embeddings as they are; by default all (embeddings).")
+@option("--negatives", ("none", "golds", "tokens"), "Compare with these in L_neg; by default tokens.")
+@option("--pre-batches", int, "Take the gold phrases of so many earlier batches as negatives too; by default 2.")
+@option("--reader", Path, "Distil from the cross-encoder in this directory; by default from none.")
+@option("--distillation", float, "Weigh the distillation's loss by this; by default 1 with --reader.")
+@option("--limit", int, "Use at most so many training examples; by default all.")
+@option("--weights", ("int8", "float16", "float32"), "Store the result in this number type; by default int8.")
+@option("--sparse", bool, "Train sparse heads on the encoder of --init, as `kbengine train sparse` does.")
+@loop_options(epochs=4, batch_size=32, learning_rate="3e-5")
 def encoder(out: Path, resume: bool, as_json: bool, sparse: bool, **given: Any) -> None:
     """Train the phrase encoder, the query encoders and the filter.
 

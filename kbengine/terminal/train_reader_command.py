@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH
+from kbengine.terminal.options import option
 from kbengine.terminal.train_command import data_options, loop_options, overrides_of, show_unusable
 
 _SECTION_OF = {
@@ -20,14 +20,14 @@ _SECTION_OF = {
 
 @click.command("reader")
 @data_options
-@click.option("--init", help="An encoder's or a reader's name or directory, or a BERT folder, wheel or hub name.")
-@click.option("--out", type=PATH, required=True, help="The reader to make; the run: OUT.run.")
-@click.option("--negative-fraction", type=float, help="Share of queries also read with a passage that is wrong.")
-@click.option("--max-tokens", type=int, help="Of one input; longer passages are read in windows.")
-@click.option("--dev-limit", type=int, help="Development examples read at each evaluation.")
-@click.option("--limit", type=int, help="Use at most so many training examples.")
-@click.option("--weights", type=click.Choice(["float16", "float32"]), help="What the result is stored in.")
-@loop_options
+@option("--init", str, "Begin with this reader, encoder or BERT (folder, wheel or hub name); by default minilm-phrase.")
+@option("--out", Path, "Make this directory with the reader; the run is kept in OUT.run.", required=True)
+@option("--negative-fraction", float, "Read this share of the queries with a wrong passage too; by default 0.5.")
+@option("--max-tokens", int, "Read at most so many tokens at once, longer passages in windows; by default 384.")
+@option("--dev-limit", int, "Read so many development examples at each evaluation; by default 1000.")
+@option("--limit", int, "Use at most so many training examples; by default all.")
+@option("--weights", ("float16", "float32"), "Store the result in this number type; by default float16.")
+@loop_options(epochs=3, batch_size=32, learning_rate="1e-4")
 def reader(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
     """Train a cross-encoder: it reads query and passage together and finds the answer, or that there is none.
 

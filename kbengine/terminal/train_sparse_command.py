@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH
+from kbengine.terminal.options import option
 from kbengine.terminal.train_command import data_options, loop_options, overrides_of, show_unusable
 
 _SECTION_OF = {"joint": "losses.train_encoder", "top": "model.top"}
@@ -16,13 +16,13 @@ _SECTION_OF = {"joint": "losses.train_encoder", "top": "model.top"}
 
 @click.command("sparse")
 @data_options
-@click.option("--adapt", multiple=True, type=PATH, help="Also train on cloze questions from it.")
-@click.option("--init", help="Name or directory of the phrase encoder to train the heads on.")
-@click.option("--out", type=PATH, required=True, help="The model directory; the run: OUT.run.")
-@click.option("--joint", is_flag=True, default=None, help="Train the encoder too, instead of leaving it as it is.")
-@click.option("--top", type=int, help="N-grams kept of each stored token and side; 24 by default.")
-@click.option("--limit", type=int, help="Use at most so many training examples.")
-@loop_options
+@option("--adapt", Path, "Also train on cloze questions of this corpus; by default on none.", multiple=True)
+@option("--init", str, "Train the heads on the encoder of this name or directory; by default minilm-phrase.")
+@option("--out", Path, "Make this model directory; the run is kept in OUT.run.", required=True)
+@option("--joint", bool, "Train the encoder too, instead of leaving it as it is.", default=None)
+@option("--top", int, "Keep so many n-grams of each stored token and side; by default 24.")
+@option("--limit", int, "Use at most so many training examples; by default all.")
+@loop_options(epochs=1, batch_size=24, learning_rate="1e-3", dtype="float32")
 def sparse(out: Path, resume: bool, as_json: bool, **given: Any) -> None:
     """Train SPARC's sparse encoders: n-gram vectors of phrases, searched together with the dense ones.
 
