@@ -143,15 +143,20 @@ class TokenAnn:
             found = self._probe(queries, k, probes=probes, live=live)
         return found.scores, found.rows
 
+    @property
+    def has_codes(self) -> bool:
+        """Whether int8 codes are stored: only then a block can be made of them."""
+        return self._plain is not None
+
     def block_part(self, *, first_row: int, live: NDArray[np.bool_] | None) -> BlockPart:
-        """The live rows, numbered from `first_row`, for scanning together with other segments; of exact ones only."""
+        """The live rows, numbered from `first_row`, for scanning together with other segments; of int8 codes only."""
         assert self._plain is not None
         rows = np.arange(self.n_rows) if live is None else np.flatnonzero(live)
         return BlockPart(self._plain.codes[rows], self._plain.scales[rows], rows + first_row)
 
     @property
     def common_scale(self) -> float:
-        """The common scale of the int8 codes; of segments that are scanned only."""
+        """The common scale of the int8 codes."""
         assert self._plain is not None
         return self._plain.common
 

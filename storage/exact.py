@@ -114,15 +114,12 @@ def search_rows(
         k: How many.
         live: bool (n), which rows may be returned; None allows all.
     """
-    found: list[Found] = [empty_found(len(queries), k)]
-    for start in range(0, source.n_rows, _CHUNK_ROWS):
-        rows = np.arange(start, min(start + _CHUNK_ROWS, source.n_rows))
-        if live is not None:
-            rows = rows[live[rows]]
-        if len(rows):
-            block = ExactBlock(source.vectors(rows), rows)
-            found = [best_of([*found, block.search(queries, k)], k)]
-    return found[0]
+    found = empty_found(len(queries), k)
+    all_rows = np.arange(source.n_rows) if live is None else np.flatnonzero(live)
+    for start in range(0, len(all_rows), _CHUNK_ROWS):
+        rows = all_rows[start : start + _CHUNK_ROWS]
+        found = best_of([found, ExactBlock(source.vectors(rows), rows).search(queries, k)], k)
+    return found
 
 
 def best_of(parts: Sequence[Found], k: int) -> Found:

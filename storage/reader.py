@@ -43,6 +43,7 @@ from storage.errors import (
 from storage.gpu import IndexDevice, uses_gpu
 from storage.record_reader import RecordReader
 from storage.records import JSON
+from storage.restriction import Restrictions
 from storage.segment_cache import DEFER_ROWS, SegmentCache
 from storage.settings import KBSettings, read_setting, read_settings
 from storage.snapshot import LoadedSegment, Snapshot
@@ -83,6 +84,7 @@ class KBReader(RecordReader):
         self._watch: Any = raw_connection(database_path(directory), mode="ro")
         self._watch_lock = threading.Lock()
         self._refresh_lock = threading.Lock()
+        self._restrictions = Restrictions()
         self._cache = SegmentCache(directory, device=index_device)
         self._seen: tuple[int, Snapshot] | None = None
         self._dead: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -159,14 +161,38 @@ class KBReader(RecordReader):
 
     # -- snapshots
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, where: str | None = None) -> Snapshot:
         """The newest commit, to search in; it stays as it is whatever is written later.
 
         A commit that was acknowledged before this call is in it.
 
+        Args:
+            where: Only documents that pass this filter are found in it (see `storage.where`).
+
         Raises:
             CorruptError: A segment is damaged or missing.
+            InvalidOptionError: The filter cannot be read, or does not fit the documents' fields.
         """
+        snapshot = self._newest_snapshot()
+        return snapshot if where is None else self._restricted(snapshot, where)
+
+    def _restricted(self, snapshot: Snapshot, where: str) -> Snapshot:
+        from storage.where_sql import matching_documents  # late: its grammar takes a tenth of a second
+
+        kept = self._restrictions.get(snapshot, where)
+        if kept is not None:
+            return kept
+        for _ in range(_MAX_RETRIES):
+            with translated(self.path), self._engine.connect() as connection:
+                generation, passing = newest_generation_number(connection), matching_documents(connection, where)
+            if generation == snapshot.generation:
+                restricted = snapshot.restricted_to(passing)
+                self._restrictions.keep(snapshot, where, restricted)
+                return restricted
+            snapshot = self._newest_snapshot()
+        raise StateError(f"{self.path} is written to faster than it can be filtered; try again")
+
+    def _newest_snapshot(self) -> Snapshot:
         version = self._data_version()
         seen = self._seen
         if seen is not None and seen[0] == version:

@@ -33,6 +33,7 @@ from storage.segment import Segment, SegmentFile, open_segment, segment_path, wr
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_settings
 from storage.verify_database import DatabaseFacts, check_full_text, check_rows
+from storage.verify_fields import check_fields, remake_fields
 from storage.verify_names import check_names, remake_names
 from storage.verify_segments import Reencode, check_ann, check_quantiser, load_stored
 from storage.wal import check_wal
@@ -118,6 +119,12 @@ def _repair_database(session: WriteSession) -> list[str]:
         if names.found:
             remake_names(connection, building=building)
             done.append("made the aliases that are derived from links and titles again")
+        fields = Findings(session.directory)
+        with fields.checking("fields"):
+            check_fields(connection, fields)
+        if fields.found:
+            remake_fields(connection)
+            done.append("made the index of fields again")
     return done
 
 

@@ -6,6 +6,8 @@ a changed letter. Text columns that hold JSON are plain TEXT so that the checksu
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     REAL,
     CheckConstraint,
@@ -19,6 +21,7 @@ from sqlalchemy import (
     Text,
     text,
 )
+from sqlalchemy.types import UserDefinedType
 
 __all__ = [
     "APPLICATION_ID",
@@ -28,6 +31,7 @@ __all__ = [
     "VIEWS",
     "aliases",
     "documents",
+    "fields",
     "generations",
     "links",
     "metadata",
@@ -45,7 +49,7 @@ FTS_TABLE = "passages_fts"
 VIEWS = ("live_documents", "live_passages", "live_aliases", "tombstones", "history")
 """Views for people: `sqlite-utils rows kb.sqlite live_documents`, Datasette, `storage.inspect`."""
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """Every migration, oldest first; the last one is what this kbengine writes. Readers need no alembic to compare, and
 answer from all of them: what a later one brought is then simply not there."""
 
@@ -61,6 +65,17 @@ NAMING = {
 }
 
 metadata = MetaData(naming_convention=NAMING)
+
+
+class AnyValue(UserDefinedType[Any]):
+    """SQLite's ANY: a column of a strict table that holds texts and numbers, each as it was given."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: object) -> str:
+        """Return the name of the type in SQL."""
+        return "ANY"
+
 
 settings = Table(
     "settings",
@@ -212,3 +227,19 @@ links = Table(
     sqlite_with_rowid=False,
 )
 Index("ix_links_target", links.c.target, links.c.anchor)
+
+# What documents are filtered by: one row for each value that `documents.meta` of a live document holds, derived from it
+# (see `storage.field_rows`) and so without a checksum, like the full text. The key is the index: a condition reads the
+# neighbouring rows of one name and type.
+fields = Table(
+    "fields",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("type", Text, primary_key=True),
+    Column("value", AnyValue, primary_key=True),
+    # No foreign key: without an index by document, forgetting one would read the whole table.
+    Column("document_id", Integer, primary_key=True),
+    CheckConstraint("type IN ('text', 'date', 'number', 'boolean')", name="type"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)

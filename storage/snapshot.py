@@ -6,6 +6,7 @@ any number of threads may search one snapshot while the next is being opened.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +23,15 @@ from storage.code_block import CodeBlock
 from storage.codes import dequantise, quantise
 from storage.errors import CorruptError, UsageError
 from storage.exact import Found, best_of, check_queries, empty_found
+from storage.liveness import Liveness
 from storage.postings import Bm25Options, LexicalView
 from storage.segment import Segment, SegmentFile, open_segment
 from storage.sparse_scores import SparseQuery, sparse_scores
 
 # Rows of small segments copied together for one scan; more than that are scanned where they lie.
 _MAX_BLOCK_ROWS = 500_000
+# Up to so many live rows every one is looked at: about what an index of millions reads for a query.
+_SCANNED_ROWS = 30_000
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ class Snapshot:
         first_token_ids: int64 (n_passages), token id of each passage's first row.
         first_rows: int64 (n_passages), row (of the snapshot) of each passage's first row.
         token_counts: int64 (n_passages), rows of each passage.
-        live_passages: bool (n_passages), whether the passage's document is not deleted.
+        live_passages: bool (n_passages), whether the passage's document is not deleted, and passes the filter if there
+            is one.
     """
 
     def __init__(
@@ -94,13 +99,29 @@ class Snapshot:
             [content.first_rows + start for content, start in zip(contents, self._row_starts, strict=False)]
         )
         self.token_counts = _joined([content.token_counts for content in contents])
-        self.live_passages = ~np.isin(self.document_ids, dead_document_ids)
-        self.live_passages.flags.writeable = False
-        self._dead_passages = np.flatnonzero(~self.live_passages)
         self._is_numbered = any(loaded.segment.stored_numbers is not None for loaded in self.segments)
         self._bm25 = bm25
+        self._show(~np.isin(self.document_ids, dead_document_ids), scan_few=False)
+
+    def _show(self, passages: NDArray[np.bool_], *, scan_few: bool) -> None:
+        """Let searches find these passages only, bool (n_passages); `scan_few`: without an index if they are few."""
+        self.live_passages = passages
+        self._scan_few = scan_few
+        self._live = Liveness(passages, self._passage_starts, self.token_counts)
         self._block_lock = threading.Lock()
-        self._blocks: dict[AnnKind, CodeBlock] = {}
+        self._blocks: dict[AnnKind, tuple[frozenset[int], CodeBlock | None]] = {}
+
+    @property
+    def n_live_passages(self) -> int:
+        """How many passages can be found."""
+        return self._live.n_passages
+
+    def restricted_to(self, document_ids: NDArray[np.int64]) -> Snapshot:
+        """Return the same snapshot with only these of its live documents to be found; idf stays that of the whole."""
+        restricted = copy.copy(self)
+        restricted._lexical, restricted._document_numbers = self._lexical, self._document_numbers
+        restricted._show(self.live_passages & np.isin(self.document_ids, document_ids), scan_few=True)
+        return restricted
 
     # --- what a row or passage is -----------------------------------------------------------------------------
 
@@ -285,9 +306,7 @@ class Snapshot:
 
     def lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
         """The BM25 scores float32 (n_passages) of a text or of weighted terms; 0 for dead passages."""
-        scores = self._lexical.scores(query)
-        scores[self._dead_passages] = 0
-        return scores
+        return self._live.silence(self._lexical.scores(query))
 
     def document_lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
         """The BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
@@ -295,8 +314,7 @@ class Snapshot:
         if not len(scores):
             return np.zeros(self.n_passages, dtype=np.float32)
         of_passages: NDArray[np.float32] = scores[self._document_numbers]
-        of_passages[self._dead_passages] = 0
-        return of_passages
+        return self._live.silence(of_passages)
 
     @cached_property
     def _document_numbers(self) -> NDArray[np.int64]:
@@ -315,17 +333,17 @@ class Snapshot:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         d = self.d if self.segments else queries.shape[-1]
         queries = check_queries(queries, k, d=d)
-        starts, live = self._numbering(kind)
         found: list[Found] = [empty_found(len(queries), k)]
-        block = self._block(kind)
+        in_block, block = self._block(kind)
         if block is not None:
             found.append(block.search(queries, k))
+        exact = exact or self._has_few(kind)
+        starts = self._starts(kind)
         for number, ann in enumerate(self._anns(kind)):
-            if ann.is_exact and block is not None:
+            if number in in_block:
                 continue
-            scores, rows = ann.search(
-                queries, k, nprobe=nprobe, nprobe_factor=nprobe_factor, exact=exact, live=live[number]
-            )
+            live = self._live.by_segment(kind)[number]
+            scores, rows = ann.search(queries, k, nprobe=nprobe, nprobe_factor=nprobe_factor, exact=exact, live=live)
             found.append(Found(scores, np.where(rows >= 0, rows + starts[number], -1)))
         best = best_of(found, k)
         return best.scores, best.rows
@@ -333,42 +351,36 @@ class Snapshot:
     def _anns(self, kind: AnnKind) -> list[TokenAnn]:
         return [loaded.token_ann if kind == "tokens" else loaded.passage_ann for loaded in self.segments]
 
-    def _numbering(self, kind: AnnKind) -> tuple[NDArray[np.int64], list[NDArray[np.bool_] | None]]:
-        """Where each segment's numbers start, and which of its rows (or passages) are live, None for all."""
-        if kind == "tokens":
-            return self._row_starts, self._live_rows
-        return self._passage_starts, self._live_by_segment
+    def _starts(self, kind: AnnKind) -> NDArray[np.int64]:
+        """Where the numbers of each segment's rows, or passages, start."""
+        return self._row_starts if kind == "tokens" else self._passage_starts
 
-    @cached_property
-    def _live_by_segment(self) -> list[NDArray[np.bool_] | None]:
-        parts = [self.live_passages[start:end] for start, end in itertools.pairwise(self._passage_starts)]
-        return [None if part.all() else part for part in parts]
-
-    @cached_property
-    def _live_rows(self) -> list[NDArray[np.bool_] | None]:
-        return [
-            None if part is None else np.repeat(part, loaded.segment.arrays.token_counts)
-            for part, loaded in zip(self._live_by_segment, self.segments, strict=True)
-        ]
+    def _has_few(self, kind: AnnKind) -> bool:
+        """Whether a filter leaves so few rows that looking at each is faster than an index, and sure to find k."""
+        return self._scan_few and self._live.count(kind) <= _SCANNED_ROWS
 
     @cached_property
     def _lexical(self) -> LexicalView:
         return LexicalView([loaded.segment.arrays.postings for loaded in self.segments], self._bm25)
 
-    def _block(self, kind: AnnKind) -> CodeBlock | None:
-        """The live rows of all small segments for one scan, made at the first search; None when none or too many."""
+    def _block(self, kind: AnnKind) -> tuple[frozenset[int], CodeBlock | None]:
+        """The segments that are searched in one scan of their live rows, and these rows, copied at the first search.
+
+        They are the small segments, unless these are too many together, and all when few rows are live.
+        """
         with self._block_lock:
             if kind not in self._blocks:
-                anns = self._anns(kind)
-                small = [number for number, ann in enumerate(anns) if ann.is_exact]
-                if not small or sum(anns[number].n_rows for number in small) > _MAX_BLOCK_ROWS:
-                    return None
-                starts, live = self._numbering(kind)
-                self._blocks[kind] = CodeBlock(
-                    [anns[number].block_part(first_row=int(starts[number]), live=live[number]) for number in small],
-                    common=anns[small[0]].common_scale,
-                    d=self.d,
-                )
+                anns, live = self._anns(kind), self._live.by_segment(kind)
+                few = self._has_few(kind)
+                chosen = [i for i, ann in enumerate(anns) if ann.is_exact or (few and ann.has_codes)]
+                n_rows = sum(anns[i].n_rows if (mask := live[i]) is None else int(mask.sum()) for i in chosen)
+                if not chosen or n_rows > _MAX_BLOCK_ROWS:
+                    self._blocks[kind] = frozenset(), None
+                else:
+                    starts = self._starts(kind)
+                    parts = [anns[i].block_part(first_row=int(starts[i]), live=live[i]) for i in chosen]
+                    block = CodeBlock(parts, common=anns[chosen[0]].common_scale, d=self.d)
+                    self._blocks[kind] = frozenset(chosen), block
             return self._blocks[kind]
 
     # --- gathering --------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 Nothing is changed. Detected are: any changed byte of a stored row, of a segment, of an index file, of a tuned encoder
 and of the write-ahead log; broken structure, foreign keys and schema of the database; ids that database, full text and
-segments do not share; aliases filed wrongly. Only `deep` compares the words inside the full-text index, the counts of
-links, and what follows from the text.
+segments do not share; aliases filed wrongly; fields that do not follow from their documents. Only `deep` compares the
+words inside the full-text index, the counts of links, and what follows from the text.
 Not looked at are bytes that carry nothing (free pages, unused space inside pages, reserved header fields).
 """
 
@@ -24,6 +24,7 @@ from storage.session import SEGMENT_DIRECTORY
 from storage.settings import KBSettings, read_settings
 from storage.tuned_files import check_tuned
 from storage.verify_database import DatabaseFacts, check_full_text, check_rows, check_structure
+from storage.verify_fields import check_fields
 from storage.verify_names import check_names
 from storage.verify_segments import Reencode, check_reencoded, check_segments
 from storage.wal import check_wal
@@ -117,6 +118,8 @@ def verify(
             with findings.checking(f"{DATABASE_NAME}: aliases"):
                 building = settings is None or settings.build_state == "building"
                 check_names(connection, findings, deep=deep, building=building)
+            with findings.checking(f"{DATABASE_NAME}: fields", "repairable"):
+                check_fields(connection, findings)
             if deep and reencode is not None:
                 with findings.checking("segments"):
                     quantiser = None

@@ -42,6 +42,7 @@ from storage.errors import (
     StorageFullError,
     UnknownDocumentError,
 )
+from storage.field_rows import delete_fields, insert_fields
 from storage.index_kind import DEFAULT_KIND
 from storage.intake import check_documents, common_scales, prepare_batch, segment_arrays
 from storage.links import LinkCounts
@@ -217,8 +218,10 @@ class KBWriter:
                     insert_generation(connection, commit, operation="add", after=batch.after)
                     # First: the unique index allows one live document per id.
                     retire_documents(connection, replaced, generation=commit.generation)
+                    delete_fields(connection, replaced)
                     if batch.documents:
                         connection.execute(insert(schema.documents), batch.documents)
+                        insert_fields(connection, batch.documents)
                     if batch.passages:
                         connection.execute(insert(schema.passages), batch.passages)
                         connection.exec_driver_sql(
@@ -280,6 +283,7 @@ class KBWriter:
             after = dataclasses.replace(before, number=commit.generation)
             insert_generation(connection, commit, operation="delete", after=after)
             retire_documents(connection, rows, generation=commit.generation)
+            delete_fields(connection, rows)
             change_names(connection, retired=rows, added=[], count_links=self._settings.build_state != "building")
         return commit
 
