@@ -15,7 +15,16 @@ from typing import Any
 
 import torch
 
-from benchmarks.kilt_sets import DATA_VARIABLE, HALVES, Half, data_folder, half_rows, page_files
+from benchmarks.kilt_sets import (
+    DATA_VARIABLE,
+    HALVES,
+    PHRASE_ROWS,
+    PHRASE_SETS,
+    Half,
+    data_folder,
+    half_rows,
+    page_files,
+)
 from benchmarks.measurement import write_result
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.encoder import Encoder, PassageText
@@ -25,12 +34,11 @@ from kbengine.encoders.sparse.grams import content_ids
 from kbengine.encoders.sparse.model import SparseHeads
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.learning.loop.processes import join_processes
-from kbengine.learning.phrases.encoder_training import read_examples
-from kbengine.learning.phrases.recipe import DataSection
+from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.examples import read_examples
 from kbengine.learning.sparse.batches import Featurizer
 from kbengine.learning.sparse.options import SparseOptions
 from kbengine.learning.sparse.task import SparseTask
-from recipes.sparse import DEV_ROWS, TRAINED_ON
 from storage.sparse_rows import sparse_arrays
 
 TOPS = (4, 8, 16, 24, 32, 64, 255)
@@ -39,7 +47,7 @@ SIZED_PASSAGES = 100
 
 def measure(encoder: Path, data: Path, scratch: Path, half: Half, tops: tuple[int, ...]) -> dict[str, Any]:
     """Return the figures of each number of n-grams, with those of dense scores alone."""
-    files = tuple(half_rows(data / f"{name}.dev.jsonl.gz", half, DEV_ROWS, scratch) for name in TRAINED_ON)
+    files = tuple(half_rows(data / f"{name}.dev.jsonl.gz", half, PHRASE_ROWS, scratch) for name in PHRASE_SETS)
     files = tuple(path for path in files if path.stat().st_size)
     examples = read_examples(DataSection(train=files[:1], dev=files, pages=page_files(data)), seed=0).dev
     checkpoint = read_checkpoint(encoder)

@@ -54,7 +54,7 @@ COMMANDS = {
     "score": ("adapters.commands.kilt:score", "Score a submission as the official KILT evaluation does."),
     "serve": ("web.commands:serve", "Serve a knowledge base: JSON API, web page, metrics."),
     "train": (
-        "kbengine.terminal.training_commands:train",
+        "kbengine.terminal.train_command:train",
         "Train a phrase encoder, a reader, or adapt an encoder to a corpus.",
     ),
     "tune": (

@@ -18,21 +18,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kbengine.corpus.page_list import read_page_list
-from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.config import Architecture
 from kbengine.encoders.encoder import Encoder
 from kbengine.learning.data.mining import MinedPassage
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
 from kbengine.learning.loop.memory import keep_freed_memory
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
-from kbengine.learning.phrases.encoder_training import Examples, adapt_examples, read_examples, train_on
 from kbengine.learning.phrases.initial import ModelOptions
 from kbengine.learning.phrases.phrase_task import LossOptions
-from kbengine.learning.phrases.recipe import DataSection, EncoderRecipe
 from kbengine.learning.reading.evaluation import ReadingOptions, evaluate_reading
-from kbengine.learning.reading.reader import Reader
-from kbengine.learning.reading.training_run import ReaderRecipe, train_reader_on
+from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.encoder import EncoderRecipe
+from kbengine.learning.runs.examples import Examples, adapt_examples, corpus_passages, read_examples
+from kbengine.learning.runs.reader import ReaderRecipe
+from kbengine.learning.runs.run import train_model
 from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.terminal.threads import set_thread_defaults
 from recipes.contrast import Scores, contrast
@@ -155,8 +154,10 @@ class Findings:
             out = self.work / name
             if not out.exists():
                 examples = self.examples if not row.generated else self.with_generated()
-                reader = Reader.load(self.teacher(), device=self.scale.device) if row.losses.distillation else None
-                train_on(examples, self.scale.recipe(row, seed), out, reader=reader, **self.common)
+                recipe = self.scale.recipe(row, seed)
+                if row.losses.distillation:
+                    recipe = replace(recipe, data=DataSection(reader=self.teacher()))
+                train_model(recipe, out, examples=examples, **self.common)
             figures = self.figures(Encoder.load(out, device=self.scale.device), row)
             result.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
@@ -183,9 +184,7 @@ class Findings:
         for example in self.dev:
             yield MinedPassage(example.doc_id, example.title, example.passage)
         if self.data.pages:
-            for document, _ in read_corpus(self.data.pages):
-                for passage in document.passages:
-                    yield MinedPassage(document.doc_id, document.title, passage.text)
+            yield from corpus_passages(DataSection(pages=self.data.pages))
 
     def with_generated(self) -> Examples:
         """Return the examples and generated questions: rows of a file, or else cloze questions of the pages."""
@@ -198,8 +197,8 @@ class Findings:
             )
             some = list(read_examples(section, seed=self.scale.seed).train)
         else:
-            exclude = frozenset() if self.data.exclude_pages is None else read_page_list(self.data.exclude_pages)
-            made = adapt_examples(DataSection(adapt=self.data.pages), exclude, seed=self.scale.seed)
+            section = DataSection(adapt=self.data.pages, exclude_pages=self.data.exclude_pages)
+            made = adapt_examples(section, seed=self.scale.seed)
             some = list(islice(made, self.scale.n_generated))
         return replace(self.examples, train=(*self.examples.train, *some))
 
@@ -221,7 +220,7 @@ class Findings:
                 model=replace(base.model, init=self.scale.init, dropout=self.scale.dropout),
                 loop=self.scale.loop(OptimizerOptions(learning_rate=self.scale.learning_rate), self.scale.seed),
             )
-            train_reader_on(self.examples, recipe, out, **self.common)
+            train_model(recipe, out, examples=self.examples, **self.common)
         return out
 
 

@@ -28,10 +28,10 @@ from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
 from kbengine.learning.loop.memory import keep_freed_memory
 from kbengine.learning.loop.report import REPORT_FILE
-from kbengine.learning.phrases.encoder_training import Examples, adapt_examples, read_examples, run_directory, train_on
-from kbengine.learning.phrases.recipe import DataSection
-from kbengine.learning.reading.reader import Reader
-from kbengine.learning.reading.training_run import train_reader_on
+from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.examples import Examples, adapt_examples, read_examples
+from kbengine.learning.runs.run import Recipe as TrainingRecipe
+from kbengine.learning.runs.run import run_directory, train_model
 from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.terminal.threads import set_thread_defaults
 from recipes.model_card import model_card
@@ -117,9 +117,13 @@ class Recipe:
     def cloze(self) -> list[TrainingExample]:
         """Return the cloze questions; nothing of the unseen pages is read for them."""
         if self._cloze is None:
-            section = DataSection(adapt=self.pages(), questions_per_document=self.plan.cloze_per_document)
+            section = DataSection(
+                adapt=self.pages(),
+                exclude_pages=self.unseen,
+                questions_per_document=self.plan.cloze_per_document,
+            )
             self.progress.begin("making cloze questions", None, "questions")
-            made = list(adapt_examples(section, read_page_list(self.unseen), seed=self.seed))
+            made = list(adapt_examples(section, seed=self.seed))
             n = min(self.plan.n_cloze, len(made))
             self._cloze = random.Random(self.seed).sample(made, n)
             print(f"{n} of {len(made)} cloze questions", flush=True)
@@ -129,25 +133,25 @@ class Recipe:
         """Make the first encoder."""
         recipe = replace(self.plan.cloze, model=replace(self.plan.cloze.model, init=self.init))
         examples = Examples(tuple(self.cloze()), self.rows().dev, DataReport())
-        self.show(train_on(examples, recipe, self.work / "cloze", **self.common()).facts())
+        self.train(recipe, "cloze", examples)
 
     def train_teacher(self) -> None:
         """Make the cross-encoder."""
         recipe = replace(self.plan.teacher, model=replace(self.plan.teacher.model, init=self.init))
         some = self.cloze()[: self.plan.teacher_cloze] if self.plan.teacher_cloze else []
         examples = replace(self.rows(), train=(*self.rows().train, *some))
-        self.show(train_reader_on(examples, recipe, self.work / "teacher", **self.common()).facts())
+        self.train(recipe, "teacher", examples)
 
     def train_on_rows(self) -> None:
         """Make the second encoder, from the first one and the teacher."""
         plan = self.plan.rows
         recipe = replace(
             plan,
-            data=replace(plan.data, similar_to=self.init),  # the sentence encoder, not what cloze questions made of it
+            # Similar to the sentence encoder, not to what cloze questions made of it.
+            data=replace(plan.data, similar_to=self.init, reader=self.work / "teacher"),
             model=replace(plan.model, init=str(self.work / "cloze")),
         )
-        reader = Reader.load(self.work / "teacher", device=recipe.loop.device)
-        self.show(train_on(self.rows(), recipe, self.work / "rows", reader=reader, **self.common()).facts())
+        self.train(recipe, "rows", self.rows())
 
     def pack(self) -> None:
         """Write the encoder with int8 weights."""
@@ -201,13 +205,12 @@ class Recipe:
             "n_unseen": len(read_page_list(self.unseen)),
         }
 
-    def common(self) -> dict[str, Any]:
-        """Return what every training gets; an interrupted one is taken up."""
-        return {"resume": True, "progress": self.progress, "stop": self.stop}
-
-    def show(self, facts: dict[str, Any]) -> None:
-        """Print what a training gave."""
-        print(json.dumps(facts), flush=True)
+    def train(self, recipe: TrainingRecipe, name: str, examples: Examples) -> None:
+        """Train a model, or go on where it was interrupted, and print what it gave."""
+        trained = train_model(
+            recipe, self.work / name, examples=examples, resume=True, progress=self.progress, stop=self.stop
+        )
+        print(json.dumps(trained.facts()), flush=True)
 
 
 def fetch_wheel(folder: Path) -> str:

@@ -8,13 +8,14 @@ from typing import Any
 
 from kbengine.encoders.config import QueryLimits
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions, from_mapping
+from kbengine.learning.loop.recipe import parse_override
 from kbengine.learning.phrases.development import DevelopmentOptions
 from kbengine.learning.phrases.initial import ModelOptions
 from kbengine.learning.phrases.phrase_task import LossOptions
-from kbengine.learning.phrases.recipe import EncoderRecipe, parse_override
 from kbengine.learning.reading.initial import ReaderModelOptions
 from kbengine.learning.reading.training import ReaderTrainingOptions
-from kbengine.learning.reading.training_run import ReaderRecipe
+from kbengine.learning.runs.encoder import EncoderRecipe
+from kbengine.learning.runs.reader import ReaderRecipe
 
 NOT_TRAINED = frozenset({"el_news", "cmudog", "inscit"})
 """Sets that are the transfer test: not a row of them is trained on."""

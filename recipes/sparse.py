@@ -14,22 +14,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kilt_sets import half_rows, page_files
+from benchmarks.kilt_sets import PHRASE_ROWS, PHRASE_SETS, half_rows, page_files
 from benchmarks.strategies import Config, markdown, measure
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
-from kbengine.learning.phrases.recipe import DataSection
-from kbengine.learning.sparse.training_run import SparseModelOptions, SparseRecipe, run_sparse_training
+from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.run import train_model
+from kbengine.learning.runs.sparse import SparseModelOptions, SparseRecipe
 from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.terminal.threads import set_thread_defaults
 
 NAME = "minilm-phrase-sparse"
-TRAINED_ON = ("squad", "newwiki", "qed", "nqopen", "docred", "fewrel", "knet")
-"""Sets whose answers are phrases with a place in a passage."""
-DEV_ROWS = 70
-"""Development rows of each set, of the half that weights are chosen on."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def run(plan: Plan, *, progress: ProgressSink, stop: Stop) -> dict[str, Any]:
     """Return the table of strategies; stages whose results are there are not done again."""
     heads, kb, table = plan.work / NAME, plan.work / "kb", plan.work / "strategies.json"
     if not heads.exists():
-        trained = run_sparse_training(sparse_recipe(plan), heads, resume=True, progress=progress, stop=stop)
+        trained = train_model(sparse_recipe(plan), heads, resume=True, progress=progress, stop=stop)
         print(json.dumps(trained.facts()), flush=True)
     if not kb.exists():
         corpus = CorpusOptions(page_files(plan.data))
@@ -76,9 +73,9 @@ def sparse_recipe(plan: Plan) -> SparseRecipe:
     """Return how the heads are trained."""
     scratch = plan.work / "dev"
     scratch.mkdir(parents=True, exist_ok=True)
-    train = tuple(path for name in TRAINED_ON if (path := plan.data / f"{name}.train.jsonl.gz").exists())
-    dev = (path for name in TRAINED_ON if (path := plan.data / f"{name}.dev.jsonl.gz").exists())
-    halves = [half_rows(path, "choose", DEV_ROWS, scratch) for path in dev]
+    train = tuple(path for name in PHRASE_SETS if (path := plan.data / f"{name}.train.jsonl.gz").exists())
+    dev = (path for name in PHRASE_SETS if (path := plan.data / f"{name}.dev.jsonl.gz").exists())
+    halves = [half_rows(path, "choose", PHRASE_ROWS, scratch) for path in dev]
     data = DataSection(
         train=train,
         dev=tuple(path for path in halves if path.stat().st_size),

@@ -15,15 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.kilt_sets import page_files
-from kbengine.corpus.page_list import read_page_list
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
 from kbengine.learning.loop.memory import keep_freed_memory
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
 from kbengine.learning.phrases.development import DevelopmentOptions
-from kbengine.learning.phrases.encoder_training import adapt_examples, read_examples, train_on
 from kbengine.learning.phrases.initial import ModelOptions
 from kbengine.learning.phrases.phrase_task import LossOptions
-from kbengine.learning.phrases.recipe import DataSection, EncoderRecipe
+from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.encoder import EncoderRecipe
+from kbengine.learning.runs.examples import adapt_examples, read_examples
+from kbengine.learning.runs.run import train_model
 from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.terminal.threads import set_thread_defaults
 from recipes.minilm_phrase import fetch_wheel
@@ -72,13 +73,11 @@ def make(
     plan, section = recipe(init), rows_of(sets, data)
     examples = read_examples(section, seed=plan.loop.seed, progress=sink)
     pages = tuple(path for each in CLOZE_PAGES for path in sorted(data.glob(f"{each}.pages.jsonl*")))
-    cloze = list(
-        adapt_examples(DataSection(adapt=pages), read_page_list(data / "unseen_pages.txt"), seed=plan.loop.seed)
-    )
+    adapted = DataSection(adapt=pages, exclude_pages=data / "unseen_pages.txt")
+    cloze = list(adapt_examples(adapted, seed=plan.loop.seed))
     drawn = random.Random(plan.loop.seed).sample(cloze, min(N_CLOZE, len(cloze)))
-    trained = train_on(
-        replace(examples, train=(*examples.train, *drawn)), plan, out, resume=True, progress=sink, stop=stop
-    )
+    examples = replace(examples, train=(*examples.train, *drawn))
+    trained = train_model(plan, out, examples=examples, resume=True, progress=sink, stop=stop)
     print(json.dumps({"encoder": name, **trained.facts()}), flush=True)
 
 

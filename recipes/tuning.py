@@ -25,7 +25,7 @@ from benchmarks.kilt_sets import data_folder
 from benchmarks.measurement import RESULTS, machine
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.learning.loop.journal import read_log
-from kbengine.learning.phrases.recipe import parse_override
+from kbengine.learning.loop.recipe import parse_override
 from kbengine.learning.tuning.options import TuningOptions, read_tuning_options
 from kbengine.progress import progress_for_terminal
 from recipes.tuning_experiments import COMMON, EXPERIMENTS, Experiment

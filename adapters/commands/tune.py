@@ -130,7 +130,7 @@ def tune_request(
     from adapters.tuning.tuning import TuneRequest
     from adapters.tuning.tuning_files import task_files
     from adapters.tuning.tuning_scores import ScoreOptions, usual_measure
-    from kbengine.learning.phrases.recipe import parse_override
+    from kbengine.learning.loop.recipe import parse_override
     from kbengine.learning.tuning.options import read_tuning_options
 
     chosen = [(_SECTION_OF.get(option, option), value) for option, value in given.items() if value is not None]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from kbengine import __version__
 from kbengine.build.document_encoder import Background, DocumentEncoder, EncodedChunk, chunks
+from kbengine.build.filtering import FilterOptions
+from kbengine.build.identity import check_encoder
 from kbengine.corpus.document import SourcePosition
 from kbengine.corpus.reader import read_corpus
 from kbengine.corpus.report import CorpusReport
-from kbengine.errors import EncoderMismatchError, InvalidOptionError, KnowledgeBaseExistsError
-from kbengine.build.filtering import FilterOptions
-from kbengine.build.identity import check_encoder
-from kbengine.progress import NoProgress, ProgressSink, Stages
 from kbengine.encoders.agreement import agreeing_encoder
+from kbengine.errors import EncoderMismatchError, InvalidOptionError, KnowledgeBaseExistsError
+from kbengine.progress import NoProgress, ProgressSink, Stages
 from storage.ann_options import AnnOptions
 from storage.settings import KBSettings
 

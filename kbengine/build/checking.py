@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbengine.errors import CorruptError
 from kbengine.build.identity import check_encoder
 from kbengine.encoders.agreement import agreeing_encoder
+from kbengine.errors import CorruptError
 from storage.records import NewPassage, StoredPassage
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.build.filtering import FilterOptions, kept_tokens, resolve_threshold
+from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from storage.records import NewDocument, NewPassage
 
 if TYPE_CHECKING:

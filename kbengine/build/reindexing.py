@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbengine.build.builder import stored_threshold
-from kbengine.errors import BuildIncompleteError, InvalidOptionError
 from kbengine.build.filtering import FilterOptions
+from kbengine.errors import BuildIncompleteError, InvalidOptionError
 from kbengine.progress import NoProgress, ProgressSink, Stages
 
 if TYPE_CHECKING:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
 
 from kbengine.errors import InvalidOptionError
 
 TrainingDType = Literal["auto", "float32", "bfloat16"]
 TRAINING_DTYPES: tuple[TrainingDType, ...] = get_args(TrainingDType)
-
-D = TypeVar("D")
 
 
 @dataclass(frozen=True)
@@ -104,29 +102,6 @@ class LoopOptions:
     def to_json(self) -> dict[str, Any]:
         """Return the options as plain values, as a checkpoint and a report keep them."""
         return asdict(self)
-
-
-def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
-    """Return the dataclass made of a section of a recipe; nested sections become nested dataclasses.
-
-    Raises:
-        InvalidOptionError: a key is unknown or its value not one it may have.
-    """
-    known = get_type_hints(kind)
-    if unknown := sorted(set(values) - set(known)):
-        raise InvalidOptionError(
-            f"{where} has unknown options {', '.join(unknown)}; known are {', '.join(sorted(known))}"
-        )
-    made: dict[str, Any] = {}
-    for name, value in values.items():
-        nested = [each for each in (known[name], *get_args(known[name])) if is_dataclass(each)]
-        if isinstance(value, Mapping) and nested:
-            value = from_mapping(nested[0], value, f"{where}.{name}")  # type: ignore[arg-type]  # a class, not an instance
-        made[name] = tuple(value) if isinstance(value, list) else value
-    try:
-        return kind(**made)
-    except TypeError as e:
-        raise InvalidOptionError(f"{where}: {e}; correct the value's type") from e
 
 
 def require(holds: bool, name: str, seen: object, wanted: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from kbengine.encoders.deltas import ParameterOptions
 from kbengine.learning.loop.options import LoopOptions, require, require_count
-from kbengine.learning.phrases.recipe import read_recipe
+from kbengine.learning.loop.recipe import read_recipe
 from kbengine.learning.tuning.candidates import RETRIEVALS, Retrieval
 from kbengine.learning.tuning.losses import LOSSES, Loss
 from kbengine.learning.tuning.mixing import MIXINGS, Mixing

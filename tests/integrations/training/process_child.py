@@ -8,10 +8,11 @@ from pathlib import Path
 
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
-from kbengine.learning.phrases.encoder_training import Examples, train_on
 from kbengine.learning.phrases.initial import ModelOptions
 from kbengine.learning.phrases.phrase_task import LossOptions
-from kbengine.learning.phrases.recipe import EncoderRecipe
+from kbengine.learning.runs.encoder import EncoderRecipe
+from kbengine.learning.runs.examples import Examples
+from kbengine.learning.runs.run import train_model
 from tests.kbengine.learning.phrases.small_training import examples
 
 
@@ -24,7 +25,7 @@ def run(init: Path, out: Path) -> None:
         weights="float32",
     )
     given = Examples(tuple(examples()), (), DataReport())
-    train_on(given, replace(recipe, loop=replace(recipe.loop, log_every_steps=1)), out)
+    train_model(replace(recipe, loop=replace(recipe.loop, log_every_steps=1)), out, examples=given)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,14 @@ from kbengine.errors import EncoderError, InvalidOptionError, TrainingDataError,
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
 from kbengine.learning.loop.processes import SingleProcess
+from kbengine.learning.loop.recipe import parse_override, read_recipe
 from kbengine.learning.phrases.development import DevelopmentOptions, DevelopmentSet
-from kbengine.learning.phrases.encoder_training import Examples, run_directory, train_on
 from kbengine.learning.phrases.initial import ModelOptions
 from kbengine.learning.phrases.phrase_task import LossOptions
-from kbengine.learning.phrases.recipe import EncoderRecipe, parse_override, read_recipe
 from kbengine.learning.phrases.teacher import teacher_logits
+from kbengine.learning.runs.encoder import EncoderRecipe
+from kbengine.learning.runs.examples import Examples
+from kbengine.learning.runs.run import run_directory, train_model
 from tests.kbengine.learning.phrases.small_training import example, examples, tokenizer, write_squad
 from tests.tiny_encoder import write_tiny_encoder
 
@@ -80,9 +82,20 @@ class FakeReader:
         return [(each, each) for each in one_hot]
 
 
+@dataclass(frozen=True)
+class TaughtBy(EncoderRecipe):
+    """A recipe with a teacher of the test's own."""
+
+    reader: FakeReader = field(default_factory=FakeReader)
+
+    def teacher(self, processes):
+        """Return the fake reader."""
+        return self.reader
+
+
 def test_training_learns_to_read_and_to_find(recipe, tmp_path):
     """Eight facts by heart: the loss falls, exact match rises, alone and among all passages."""
-    trained = train_on(all_examples(), recipe, tmp_path / "model")
+    trained = train_model(recipe, tmp_path / "model", examples=all_examples())
     report = trained.report
 
     assert report.last_loss < 0.1 * report.first_loss
@@ -98,8 +111,8 @@ def test_training_learns_on_a_gpu_in_bfloat16(recipe, tmp_path):
     loop = replace(LOOP, device="cuda", dtype="bfloat16", checkpoint_every_steps=10)
     on_gpu = replace(recipe, loop=loop)
     with pytest.raises(KeyboardInterrupt):
-        train_on(all_examples(), on_gpu, tmp_path / "model", stop=StopAfter(15))
-    report = train_on(all_examples(), on_gpu, tmp_path / "model", resume=True).report
+        train_model(on_gpu, tmp_path / "model", examples=all_examples(), stop=StopAfter(15))
+    report = train_model(on_gpu, tmp_path / "model", examples=all_examples(), resume=True).report
 
     assert report.best["em"] == 100 and report.last_loss < 0.2 * report.first_loss
 
@@ -109,13 +122,13 @@ def test_a_resumed_training_gives_the_same_weights_bit_for_bit(recipe, tmp_path,
     """Interrupted before and after the queue of pre-batch negatives opens, in either way of attention."""
     loop = replace(LOOP, epochs=8, batch_size=4, dtype=dtype)
     short = replace(recipe, model=replace(recipe.model, dropout=dropout), loop=loop)
-    train_on(all_examples(), short, tmp_path / "whole")
+    train_model(short, tmp_path / "whole", examples=all_examples())
     with pytest.raises(KeyboardInterrupt):
-        train_on(all_examples(), short, tmp_path / "cut", stop=StopAfter(n_steps))
+        train_model(short, tmp_path / "cut", examples=all_examples(), stop=StopAfter(n_steps))
     assert not (tmp_path / "cut").exists()
     with pytest.raises(TrainingError, match=f"come to step {n_steps}; resume it"):
-        train_on(all_examples(), short, tmp_path / "cut")
-    train_on(all_examples(), short, tmp_path / "cut", resume=True)
+        train_model(short, tmp_path / "cut", examples=all_examples())
+    train_model(short, tmp_path / "cut", examples=all_examples(), resume=True)
     whole, cut = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
 
     assert all(np.array_equal(whole[name], cut[name]) for name in whole)
@@ -124,13 +137,13 @@ def test_a_resumed_training_gives_the_same_weights_bit_for_bit(recipe, tmp_path,
 def test_other_data_or_losses_are_not_mixed_into_a_run(recipe, tmp_path):
     """The run knows what it began with."""
     with pytest.raises(KeyboardInterrupt):
-        train_on(all_examples(), recipe, tmp_path / "m", stop=StopAfter(2))
+        train_model(recipe, tmp_path / "m", examples=all_examples(), stop=StopAfter(2))
     other = replace(all_examples(), train=(*examples()[1:], example(0, answers=())))
 
     with pytest.raises(TrainingError, match="other options or data"):
-        train_on(other, recipe, tmp_path / "m", resume=True)
+        train_model(recipe, tmp_path / "m", examples=other, resume=True)
     with pytest.raises(TrainingError, match="other options or data"):
-        train_on(all_examples(), replace(recipe, losses=LossOptions()), tmp_path / "m", resume=True)
+        train_model(replace(recipe, losses=LossOptions()), tmp_path / "m", examples=all_examples(), resume=True)
 
 
 @pytest.mark.parametrize("frozen", ["none", "words", "embeddings"])
@@ -138,7 +151,7 @@ def test_frozen_embeddings_stay_as_they_were(recipe, tmp_path, frozen):
     """And only those."""
     before = load_file(tmp_path / "tiny" / "model.safetensors")
     options = replace(recipe, model=replace(recipe.model, frozen=frozen), loop=replace(LOOP, epochs=1))
-    train_on(replace(all_examples(), dev=()), options, tmp_path / "m")
+    train_model(options, tmp_path / "m", examples=replace(all_examples(), dev=()))
     after = load_file(tmp_path / "m" / "model.safetensors")
     still = {name for name in before if np.array_equal(before[name], after[name])}
 
@@ -165,21 +178,22 @@ def test_distillation_is_part_of_a_run(recipe, tmp_path):
     """With a reader the loss is there; a teacher of another tokenizer is refused."""
     losses = replace(recipe.losses, distillation=1.0)
     short = replace(recipe, losses=losses, loop=replace(LOOP, epochs=1))
-    train_on(all_examples(), short, tmp_path / "m", reader=FakeReader())
+    train_model(TaughtBy(**vars(short), reader=FakeReader()), tmp_path / "m", examples=all_examples())
     log = [json.loads(line) for line in (run_directory(tmp_path / "m") / "log.jsonl").read_text().splitlines()]
 
     assert all(record["parts"]["distillation"] > 0 for record in log if record["kind"] == "step")
     with pytest.raises(TrainingError, match="a teacher must have the encoder's tokenizer"):
-        train_on(all_examples(), short, tmp_path / "n", reader=FakeReader(extra_tokens=1))
+        other = TaughtBy(**vars(short), reader=FakeReader(extra_tokens=1))
+        train_model(other, tmp_path / "n", examples=all_examples())
     with pytest.raises(InvalidOptionError, match="no teacher is given"):
-        train_on(all_examples(), short, tmp_path / "o")
+        train_model(short, tmp_path / "o", examples=all_examples())
 
 
 def test_nothing_is_overwritten(recipe, tmp_path):
     """A directory that is there is refused before any work is done."""
     (tmp_path / "model").mkdir()
     with pytest.raises(EncoderError, match="already exists"):
-        train_on(all_examples(), recipe, tmp_path / "model")
+        train_model(recipe, tmp_path / "model", examples=all_examples())
     assert not run_directory(tmp_path / "model").exists()
 
 

@@ -18,8 +18,9 @@ from kbengine.learning.loop.interruption import stop_on_interrupt
 from kbengine.learning.loop.journal import read_log
 from kbengine.learning.loop.loop import train
 from kbengine.learning.loop.optimizer import NamedAdamW
-from kbengine.learning.loop.options import LoopOptions, OptimizerOptions, from_mapping
+from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
 from kbengine.learning.loop.order import epoch_batches, epoch_order, grouped_order
+from kbengine.learning.loop.recipe import from_mapping
 from kbengine.learning.loop.task import Evaluation, LossTerms, TrainingTask
 
 OPTIONS = LoopOptions(

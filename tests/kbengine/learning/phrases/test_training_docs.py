@@ -10,10 +10,12 @@ import click
 import pytest
 
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
+from kbengine.learning.loop.recipe import read_recipe
 from kbengine.learning.phrases.development import MEASURES, DevelopmentOptions
 from kbengine.learning.phrases.initial import ModelOptions
 from kbengine.learning.phrases.phrase_task import LossOptions
-from kbengine.learning.phrases.recipe import DataSection, EncoderRecipe, read_recipe
+from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.encoder import EncoderRecipe
 from kbengine.terminal.train_command import encoder
 
 ROOT = Path(__file__).parents[4]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from kbengine.build.builder import CorpusOptions
 from kbengine.learning.data.reading import DataOptions, read_training_files
-from kbengine.learning.phrases.encoder_training import adapt_examples
-from kbengine.learning.phrases.recipe import DataSection
 from kbengine.learning.questions.answers import AnswerOptions
 from kbengine.learning.questions.cloze import ClozeOptions, cloze_questions
 from kbengine.learning.questions.generation import QuestionsOptions, generate_questions
 from kbengine.learning.questions.homes import Homes
+from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.examples import adapt_examples
 from tests.kbengine.learning.questions.pages import HARROW, SELLA, write_pages
 
 
@@ -44,7 +44,7 @@ def test_training_on_a_corpus_takes_links_where_they_are_wanted(tmp_path: Path) 
     data = DataSection(adapt=(pages,), questions_per_document=200, link_questions=True)
 
     def from_harrow(section: DataSection) -> set[str | None]:
-        made = adapt_examples(section, frozenset(), seed=0)
+        made = adapt_examples(section, seed=0)
         return {each.doc_id for each in made if each.id.startswith("cloze:harrow:")}
 
     assert from_harrow(data) == {"harrow", "sella"}

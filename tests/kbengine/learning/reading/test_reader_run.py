@@ -16,14 +16,15 @@ from kbengine.encoders.query_input import QuestionInput
 from kbengine.errors import EncoderError, InvalidOptionError, TrainingDataError
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
-from kbengine.learning.phrases.encoder_training import Examples
-from kbengine.learning.phrases.recipe import DataSection
 from kbengine.learning.reading.checkpoint import read_reader
 from kbengine.learning.reading.initial import ReaderModelOptions, initial_reader
 from kbengine.learning.reading.reader import Reader
 from kbengine.learning.reading.training import ReaderTrainingOptions
-from kbengine.learning.reading.training_run import ReaderRecipe, train_reader, train_reader_on
-from kbengine.terminal.training_commands import train as train_command
+from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.examples import Examples
+from kbengine.learning.runs.reader import ReaderRecipe
+from kbengine.learning.runs.run import train_model
+from kbengine.terminal.train_command import train as train_command
 from tests.tiny_encoder import tiny_config, tiny_model, tiny_tokenizer_json, write_tiny_encoder
 from tests.tiny_reader import write_tiny_reader
 from tests.toy_reading import toy_examples
@@ -134,12 +135,12 @@ def test_a_resumed_run_gives_the_same_reader(tmp_path: Path) -> None:
     """Stopped after three steps and gone on with, to the bit; dropout and negatives included."""
     write_tiny_encoder(tmp_path / "e")
     plan = recipe(tmp_path / "e", model=replace(TINY, init=str(tmp_path / "e"), dropout=0.1))
-    train_reader_on(EXAMPLES, plan, tmp_path / "straight")
+    train_model(plan, tmp_path / "straight", examples=EXAMPLES)
     steps = iter(range(100))
     with pytest.raises(KeyboardInterrupt):
-        train_reader_on(EXAMPLES, plan, tmp_path / "stopped", stop=lambda: next(steps) == 2)
+        train_model(plan, tmp_path / "stopped", examples=EXAMPLES, stop=lambda: next(steps) == 2)
     assert not (tmp_path / "stopped").exists()
-    train_reader_on(EXAMPLES, plan, tmp_path / "stopped", resume=True)
+    train_model(plan, tmp_path / "stopped", examples=EXAMPLES, resume=True)
     straight, resumed = read_reader(tmp_path / "straight"), read_reader(tmp_path / "stopped")
     assert all(torch.equal(tensor, resumed.weights[name]) for name, tensor in straight.weights.items())
 
@@ -170,11 +171,11 @@ def test_files_are_read_as_the_recipe_says(tmp_path: Path) -> None:
     write_tiny_encoder(tmp_path / "e")
     plan = recipe(tmp_path / "e", reading=ReaderTrainingOptions(max_dev_examples=4))
     with pytest.raises(TrainingDataError, match="nothing to train on"):
-        train_reader(plan, tmp_path / "out")
+        train_model(plan, tmp_path / "out")
     with pytest.raises(EncoderError, match="already exists"):
-        train_reader(plan, tmp_path / "e")
+        train_model(plan, tmp_path / "e")
     data = DataSection(
         train=(write_squad(tmp_path / "t.json", 8, seed=1),), dev=(write_squad(tmp_path / "d.json", 8, seed=2),)
     )
-    trained = train_reader(replace(plan, data=data), tmp_path / "out")
+    trained = train_model(replace(plan, data=data), tmp_path / "out")
     assert trained.report.n_examples == 8 and trained.facts()["without_answer_span"] == 0

@@ -12,8 +12,8 @@ from kbengine.build.filtering import FilterOptions
 from kbengine.encoders.encoder import Encoder
 from kbengine.errors import EncoderMismatchError
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.learning.phrases.recipe import read_recipe
-from kbengine.learning.sparse.training_run import SparseRecipe
+from kbengine.learning.loop.recipe import read_recipe
+from kbengine.learning.runs.sparse import SparseRecipe
 from kbengine.search.query import Weights
 from tests.kbengine.learning.questions.pages import HARROW, SELLA, write_pages
 from tests.kbengine.learning.sparse.test_encoding import write_sparse_encoder

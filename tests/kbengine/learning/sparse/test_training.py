@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +23,14 @@ from kbengine.encoders.sparse.model import SparseHeads
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.errors import EncoderError, InvalidOptionError, TrainingError
 from kbengine.learning.data.examples import TrainingExample
+from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
+from kbengine.learning.runs.examples import Examples
+from kbengine.learning.runs.run import TrainedModel, train_model
+from kbengine.learning.runs.sparse import SparseModelOptions, SparseRecipe
 from kbengine.learning.sparse.batches import NO_ANSWER, NOT_HERE, Featurizer, make_batch
 from kbengine.learning.sparse.negatives import TfIdf, disturbed, similar_questions
 from kbengine.learning.sparse.options import SparseOptions
-from kbengine.learning.sparse.training import train_sparse
 from tests.kbengine.learning.sparse.examples import keyed_examples
 from tests.tiny_encoder import tiny_config, tiny_tokenizer_json, write_tiny_encoder
 
@@ -48,15 +52,31 @@ def featurizer() -> Featurizer:
     return Featurizer(tokenizer, config, content_ids(tiny_tokenizer_json(), V), (1, 2))
 
 
+def train(
+    encoder: Path,
+    examples: list[TrainingExample],
+    out: Path,
+    *,
+    loop: LoopOptions = FAST,
+    options: SparseOptions | None = None,
+    development: tuple[TrainingExample, ...] = (),
+    **run: Any,
+) -> TrainedModel:
+    """Train heads on these examples."""
+    model = SparseModelOptions(init=str(encoder))
+    recipe = SparseRecipe(loop=loop, model=model, losses=options or SparseOptions())
+    return train_model(recipe, out, examples=Examples(tuple(examples), tuple(development), DataReport()), **run)
+
+
 def test_training_finds_what_the_query_names(encoder: Path, tmp_path: Path) -> None:
     """The loss falls far and the development score rises above dense alone; the encoder's files stay what they were."""
     out = tmp_path / "sparse"
     loop = dataclasses.replace(FAST, epochs=8, optimizer=OptimizerOptions(learning_rate=1e-2))
     options = SparseOptions(negatives=False, dense_weight=0.0)
-    development = keyed_examples(60, seed=2)
-    report = train_sparse(
+    development = tuple(keyed_examples(60, seed=2))
+    report = train(
         encoder, keyed_examples(240, seed=1), out, loop=loop, options=options, development=development
-    )
+    ).report
 
     assert report.last_loss is not None and report.first_loss is not None
     assert report.last_loss < 0.75 * report.first_loss
@@ -71,14 +91,14 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(encoder: P
     examples = keyed_examples(40, seed=3)
     whole = tmp_path / "whole"
     options = SparseOptions(negatives=True)
-    train_sparse(encoder, examples, whole, loop=FAST, options=options)
+    train(encoder, examples, whole, options=options)
     steps = itertools.count(1)
     with pytest.raises(KeyboardInterrupt):
-        train_sparse(encoder, examples, tmp_path / "again", loop=FAST, options=options, stop=lambda: next(steps) == 4)
+        train(encoder, examples, tmp_path / "again", options=options, stop=lambda: next(steps) == 4)
     with pytest.raises(TrainingError, match="resume"):
-        train_sparse(encoder, examples, tmp_path / "again", loop=FAST, options=options)
+        train(encoder, examples, tmp_path / "again", options=options)
 
-    train_sparse(encoder, examples, tmp_path / "again", loop=FAST, options=options, resume=True)
+    train(encoder, examples, tmp_path / "again", options=options, resume=True)
 
     for name in ("sparse.safetensors", "sparse.json"):
         assert (tmp_path / "again" / name).read_bytes() == (whole / name).read_bytes()
@@ -89,7 +109,7 @@ def test_joint_training_moves_the_encoder_but_not_its_word_embeddings(encoder: P
     out = tmp_path / "joint"
     options = SparseOptions(train_encoder=True, negatives=False)
     loop = dataclasses.replace(FAST, max_steps=2)
-    train_sparse(encoder, keyed_examples(32, seed=4), out, loop=loop, options=options)
+    train(encoder, keyed_examples(32, seed=4), out, loop=loop, options=options)
 
     before, after = read_checkpoint(encoder).weights, read_checkpoint(out).weights
     moved = {name for name in before if not torch.allclose(before[name].half().float(), after[name], atol=1e-6)}
@@ -103,10 +123,10 @@ def test_wrong_requests_are_refused(encoder: Path, tmp_path: Path) -> None:
     """Nothing to learn from, a directory that is there, options out of range."""
     bare = [dataclasses.replace(example, answers=()) for example in keyed_examples(3, seed=5)]
     with pytest.raises(TrainingError, match="none of 3"):
-        train_sparse(encoder, bare, tmp_path / "out", loop=FAST)
+        train(encoder, bare, tmp_path / "out")
     (tmp_path / "there").mkdir()
     with pytest.raises(EncoderError, match="already exists"):
-        train_sparse(encoder, keyed_examples(3, seed=5), tmp_path / "there", loop=FAST)
+        train(encoder, keyed_examples(3, seed=5), tmp_path / "there")
     for wrong in (
         {"noise_share": 2.0},
         {"in_batch": 1.5},
