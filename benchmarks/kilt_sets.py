@@ -19,6 +19,10 @@ DATA_VARIABLE = "KBENGINE_KILT_DATA"
 
 Half = Literal["choose", "score"]
 HALVES: tuple[Half, ...] = get_args(Half)
+PHRASE_SETS = ("squad", "newwiki", "qed", "nqopen", "docred", "fewrel", "knet")
+"""Sets whose answers are phrases with a place in a passage: sparse heads are trained and measured on them."""
+PHRASE_ROWS = 70
+"""Development rows of each of them, of one half."""
 
 
 @dataclass(frozen=True)

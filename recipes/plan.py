@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from kbengine.encoders.config import QueryLimits
-from kbengine.learning.loop.options import LoopOptions, OptimizerOptions, from_mapping
-from kbengine.learning.loop.recipe import parse_override
+from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
+from kbengine.learning.loop.recipe import from_mapping, parse_override, put_option
 from kbengine.learning.phrases.development import DevelopmentOptions
 from kbengine.learning.phrases.initial import ModelOptions
 from kbengine.learning.phrases.phrase_task import LossOptions
 from kbengine.learning.reading.initial import ReaderModelOptions
 from kbengine.learning.reading.training import ReaderTrainingOptions
 from kbengine.learning.runs.encoder import EncoderRecipe
-from kbengine.learning.runs.reader import ReaderRecipe
+from kbengine.learning.runs.reader import ReaderLoop, ReaderOptimizer, ReaderRecipe
 
 NOT_TRAINED = frozenset({"el_news", "cmudog", "inscit"})
 """Sets that are the transfer test: not a row of them is trained on."""
@@ -74,14 +73,14 @@ def full_plan() -> Plan:
     teacher = ReaderRecipe(
         model=ReaderModelOptions(max_tokens=320),
         reading=ReaderTrainingOptions(negative_fraction=0.5),
-        loop=LoopOptions(
+        loop=ReaderLoop(
             epochs=3,
             batch_size=64,
             evaluate_every_steps=1500,
             checkpoint_every_steps=1500,
             log_every_steps=50,
             prefetch_batches=16,
-            optimizer=OptimizerOptions(learning_rate=1.5e-4, warmup_fraction=0.05),
+            optimizer=ReaderOptimizer(learning_rate=1.5e-4, warmup_fraction=0.05),
         ),
     )
     rows = EncoderRecipe(
@@ -107,13 +106,14 @@ def tiny_plan() -> Plan:
     # A few steps make phrases better and passage vectors worse than those of the sentence encoder begun with.
     development = DevelopmentOptions(score="em", max_examples=60)
     optimizer = OptimizerOptions(learning_rate=2e-4, warmup_fraction=0.2)
+    reader_optimizer = ReaderOptimizer(learning_rate=2e-4, warmup_fraction=0.2)
     loop = LoopOptions(epochs=1, batch_size=12, device="cpu", log_every_steps=5, optimizer=optimizer)
     return Plan(
         EncoderRecipe(model=model, losses=LossOptions(), loop=loop, development=development, weights="float32"),
         ReaderRecipe(
             model=ReaderModelOptions(max_tokens=288, dropout=0.0),
             reading=ReaderTrainingOptions(negative_fraction=0.0, max_dev_examples=40),
-            loop=LoopOptions(epochs=1, batch_size=8, device="cpu", log_every_steps=5, optimizer=optimizer),
+            loop=ReaderLoop(epochs=1, batch_size=8, device="cpu", log_every_steps=5, optimizer=reader_optimizer),
         ),
         EncoderRecipe(
             model=model,
@@ -139,13 +139,5 @@ def plan_of(scale: str, settings: Sequence[str]) -> Plan:
     """Return the plan of a scale with single options replaced, such as `rows.loop.epochs=6`."""
     values = asdict(PLANS[scale]())
     for setting in settings:
-        name, value = parse_override(setting)
-        _put(values, name.split("."), value)
+        put_option(values, *parse_override(setting))
     return from_mapping(Plan, values, "the plan")
-
-
-def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    *sections, last = path
-    for section in sections:
-        values = values[section] if isinstance(values.get(section), dict) else values.setdefault(section, {})
-    values[last] = value

@@ -33,7 +33,7 @@ def read_recipe(kind: type[R], path: Path | None, overrides: Sequence[tuple[str,
         if isinstance(values.get("data"), dict):
             values["data"] = {name: _from_folder(value, path.parent, name) for name, value in values["data"].items()}
     for name, value in overrides:
-        _put(values, name.split("."), value, name)
+        put_option(values, name, value)
     return from_mapping(kind, values, "the recipe" if path is None else str(path))
 
 
@@ -88,8 +88,13 @@ def _from_folder(value: Any, folder: Path, name: str) -> Any:
     return [str(folder / each) for each in value] if isinstance(value, list) else value
 
 
-def _put(values: dict[str, Any], path: Sequence[str], value: Any, name: str) -> None:
-    *sections, last = path
+def put_option(values: dict[str, Any], name: str, value: Any) -> None:
+    """Set one option of a recipe's plain values by its dotted name.
+
+    Raises:
+        InvalidOptionError: a section of the name is a value.
+    """
+    *sections, last = name.split(".")
     for section in sections:
         inner = values.setdefault(section, {})
         if not isinstance(inner, dict):
