@@ -31,6 +31,7 @@ __all__ = [
     "insert_stored_fields",
     "is_date",
     "known_fields",
+    "shown_fields",
     "sqlite_number",
     "stored_field_rows",
 ]
@@ -61,6 +62,14 @@ def fields_of_meta(document_id: int, meta: Mapping[str, JSON]) -> list[FieldRow]
     rows = {FieldRow(name, *typed, document_id) for name, typed in _values("", meta)}
     # The type comes first: it tells 1 from true, and a number is never compared with a text.
     return sorted(rows)
+
+
+def shown_fields(meta: Mapping[str, JSON]) -> list[tuple[str, str]]:
+    """Return the fields that filters can ask for as people read them: each name once, its values joined by commas."""
+    shown: dict[str, list[str]] = {}
+    for name, (kind, value) in _values("", meta):
+        shown.setdefault(name, []).append(str(bool(value)).lower() if kind == "boolean" else str(value))
+    return [(name, ", ".join(values)) for name, values in shown.items()]
 
 
 def _values(prefix: str, value: JSON | Mapping[str, JSON]) -> Iterator[tuple[str, tuple[FieldType, str | int | float]]]:
@@ -163,13 +172,15 @@ def field_types(connection: Connection, name: str) -> frozenset[FieldType]:
 
 
 def known_fields(connection: Connection, *, limit: int = 1_000) -> dict[str, list[FieldType]]:
-    """The names that live documents have values under, sorted, with the types of these.
+    """The names that live documents have values under, sorted, with the types of these; empty in older revisions.
 
     Args:
         connection: An open connection.
         limit: How many names and types are looked for at most: one look-up in the index for each.
     """
     found: dict[str, list[FieldType]] = {}
+    if not field_table_exists(connection):
+        return found
     last = ("", "")
     statement = "SELECT name, type FROM fields WHERE (name, type) > (?, ?) ORDER BY name, type LIMIT 1"
     for _ in range(limit):

@@ -12,6 +12,7 @@ from storage.alias_rows import name_counts
 from storage.catalog import live_segments, newest_generation_number
 from storage.creation import ENCODER_DIRECTORY
 from storage.database import DATABASE_NAME
+from storage.field_rows import FieldType, known_fields
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import KBSettings, read_settings
 from storage.sizes import bytes_by_use, bytes_of
@@ -52,6 +53,7 @@ class KBInfo:
         bytes_by_use: Size of "vectors", "index" and "text", see `storage.sizes`.
         aliases: Other names of live documents: pairs of a name and a document.
         links: Links of live documents, from which some of them are counted.
+        fields: The fields that live documents have, with the types of their values.
         bytes_by_kind: Size of the files: "database", "segments", "index", "encoders".
         last_commits: The newest commits, newest first.
     """
@@ -68,6 +70,7 @@ class KBInfo:
     segment_rows: int
     aliases: int
     links: int
+    fields: dict[str, list[FieldType]]
     bytes_by_kind: dict[str, int]
     bytes_by_use: dict[str, int]
     last_commits: tuple[HistoryEntry, ...]
@@ -107,6 +110,7 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
         segment_rows=sum(row.file.n_rows for row in segments),
         aliases=aliases,
         links=links,
+        fields=known_fields(connection),
         bytes_by_kind=_bytes_by_kind(directory),
         bytes_by_use=bytes_by_use(connection, directory, segments),
         last_commits=tuple(

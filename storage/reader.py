@@ -47,6 +47,7 @@ from storage.restriction import Restrictions
 from storage.segment_cache import DEFER_ROWS, SegmentCache
 from storage.settings import KBSettings, read_setting, read_settings
 from storage.snapshot import LoadedSegment, Snapshot
+from storage.where_sql import matching_documents
 
 __all__ = ["MAX_MATCHES", "KBReader"]
 
@@ -177,8 +178,6 @@ class KBReader(RecordReader):
         return snapshot if where is None else self._restricted(snapshot, where)
 
     def _restricted(self, snapshot: Snapshot, where: str) -> Snapshot:
-        from storage.where_sql import matching_documents  # late: its grammar takes a tenth of a second
-
         kept = self._restrictions.get(snapshot, where)
         if kept is not None:
             return kept

@@ -22,6 +22,7 @@ from storage.errors import InvalidOptionError, UnknownDocumentError
 from storage.information import KBInfo, gather_info
 from storage.links import names_of_documents
 from storage.records import DocumentRecord, PassageRecord
+from storage.where_sql import matching_documents, where_clause
 
 _WORD = re.compile(r"\w+")
 _MAX_QUERY_WORDS = 64
@@ -112,7 +113,12 @@ class RecordReader:
             return names_of_documents(connection, [document_id]).get(document_id, DocumentNames())
 
     def list_documents(
-        self, *, after: str | None = None, limit: int = 100, title_prefix: str | None = None
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 100,
+        title_prefix: str | None = None,
+        where: str | None = None,
     ) -> list[DocumentRecord]:
         """The live documents, ordered by `doc_id`.
 
@@ -120,6 +126,7 @@ class RecordReader:
             after: Only documents whose `doc_id` comes after this one: the last of the page before.
             limit: How many at most.
             title_prefix: Only titles that begin so, ASCII letters in either case.
+            where: Only documents that pass this filter; errors as in `KBReader.snapshot`.
         """
         if limit < 1:
             raise InvalidOptionError(f"limit is {limit}; wanted at least 1")
@@ -134,12 +141,21 @@ class RecordReader:
                 )
             )
         with translated(self.path), self._engine.connect() as connection:
+            if where is not None:
+                statement = statement.where(where_clause(connection, where))
             return [document_record(row) for row in connection.execute(statement).mappings()]
 
-    def lexical_documents(self, query: str, *, limit: int = 10) -> list[tuple[DocumentRecord, float]]:
+    def lexical_documents(
+        self, query: str, *, limit: int = 10, where: str | None = None
+    ) -> list[tuple[DocumentRecord, float]]:
         """The live documents whose passages match any word of the query, best first, with their scores (BM25).
 
         For people who look for a document; `Snapshot.lexical_scores` is what search uses.
+
+        Args:
+            query: The words.
+            limit: How many at most.
+            where: Only documents that pass this filter; errors as in `KBReader.snapshot`.
         """
         if limit < 1:
             raise InvalidOptionError(f"limit is {limit}; wanted at least 1")
@@ -148,14 +164,22 @@ class RecordReader:
             return []
         # Quoted, each word is a plain string to FTS5, whatever operators it spells.
         match = " OR ".join(f'"{word}"' for word in words)
+        # The plus keeps SQLite from asking the index of words once for every passage that passes.
+        passing = (
+            "AND +rowid IN (SELECT passage_id FROM passages "
+            "WHERE document_id IN (SELECT value FROM json_each(:passing))) "
+        )
         statement = text(
             f"SELECT p.document_id, -f.rank AS score FROM (SELECT rowid, rank FROM {schema.FTS_TABLE} "
-            f"WHERE {schema.FTS_TABLE} MATCH :match ORDER BY rank LIMIT :fetch) AS f "
-            "JOIN passages AS p ON p.passage_id = f.rowid ORDER BY f.rank, f.rowid"
+            f"WHERE {schema.FTS_TABLE} MATCH :match {passing if where is not None else ''}"
+            "ORDER BY rank LIMIT :fetch) AS f JOIN passages AS p ON p.passage_id = f.rowid ORDER BY f.rank, f.rowid"
         )
         with translated(self.path), self._engine.connect() as connection:
+            values: dict[str, str | int] = {"match": match, "fetch": limit * 20}
+            if where is not None:
+                values["passing"] = _json_list(matching_documents(connection, where))
             best: dict[int, float] = {}
-            for row in connection.execute(statement, {"match": match, "fetch": limit * 20}):
+            for row in connection.execute(statement, values):
                 best.setdefault(row.document_id, float(row.score))
             chosen = list(best.items())[:limit]
             rows = connection.exec_driver_sql(

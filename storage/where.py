@@ -2,30 +2,26 @@
 
     source = 'manual' and (date >= '2020-01-01' or not lang in ('en', 'de')) and author.name like 'A%'
 
-What comes out is a tree of conditions; `storage.where_sql` makes a query of it. Import it late: reading the grammar
-takes a tenth of a second.
+What comes out is a tree of conditions; `storage.where_sql` makes a query of it, and imports this late: reading the
+grammar takes a tenth of a second.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from storage.conditions import MAX_FILTER_CHARS, Condition, Connective, Node, Operator, Value
 from storage.errors import InvalidOptionError
 
-__all__ = ["Condition", "Connective", "Node", "Operator", "Value", "parse_where"]
+__all__ = ["parse_where"]
 
-MAX_CHARS = 20_000
 MAX_CONDITIONS = 200
 MAX_DEPTH = 20
 _WHOLE_DIGITS = 400
-
-Value = str | int | float | bool
-Operator = Literal["=", "<", "<=", ">", ">=", "between", "in", "like", "null"]
 
 _GRAMMAR = r"""
 ?start: either
@@ -67,36 +63,16 @@ _IN_WORDS = {
 _UNSAID = {"DOT", "QUOTED"}  # may follow or stand for a name; naming them helps nobody
 
 
-@dataclass(frozen=True)
-class Condition:
-    """What the values of one field are compared with; `null` asks whether there is none."""
-
-    name: str
-    operator: Operator
-    values: tuple[Value, ...] = ()
-
-
-@dataclass(frozen=True)
-class Connective:
-    """Parts of which all or any must hold, or one that must not."""
-
-    kind: Literal["all", "any", "not"]
-    parts: tuple[Node, ...]
-    depth: int
-    n_conditions: int
-
-
-Node = Condition | Connective
-
-
 def parse_where(text: str) -> Node:
     """Return the tree of a filter.
 
     Raises:
         InvalidOptionError: It is not of the language; the message says where, and what was wanted there.
     """
-    if len(text) > MAX_CHARS:
-        raise InvalidOptionError(f"the filter has {len(text):,} characters, wanted at most {MAX_CHARS:,}; shorten it")
+    if len(text) > MAX_FILTER_CHARS:
+        raise InvalidOptionError(
+            f"the filter has {len(text):,} characters, wanted at most {MAX_FILTER_CHARS:,}; shorten it"
+        )
     if not text.strip():
         raise InvalidOptionError("the filter is blank; leave it out, or write a condition such as source = 'manual'")
     try:

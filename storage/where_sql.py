@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Column, ColumnElement, Connection, and_, not_, or_, select
 
 from storage import schema
+from storage.conditions import Condition, Node, Value
 from storage.errors import InvalidOptionError, StateError
 from storage.field_rows import FieldType, field_table_exists, field_types, is_date, known_fields, sqlite_number
-from storage.where import Condition, Node, Value, parse_where
 
 __all__ = ["matching_documents", "where_clause"]
 
@@ -65,6 +65,8 @@ def matching_documents(connection: Connection, where: str) -> NDArray[np.int64]:
 
 def where_clause(connection: Connection, where: str) -> ColumnElement[bool]:
     """Return a filter as a condition on table documents, all values bound; errors as in `matching_documents`."""
+    from storage.where import parse_where
+
     node = parse_where(where)
     if not field_table_exists(connection):
         raise StateError(

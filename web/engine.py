@@ -240,13 +240,11 @@ class Engine:
 
     # -- documents and names
 
-    def documents(self, query: str | None = None, limit: int = 50, page_token: str | None = None) -> DocumentPage:
-        """Return live documents: all by id, or those that match the words of `query`, best first.
-
-        Raises:
-            PageTokenError: the token is not of such a listing.
-        """
-        return self._library.documents(query, limit, page_token)
+    def documents(
+        self, query: str | None = None, limit: int = 50, page_token: str | None = None, where: str | None = None
+    ) -> DocumentPage:
+        """Return live documents, those that pass a filter if there is one; see `Library.documents`."""
+        return self._library.documents(query, limit, page_token, where)
 
     def document(self, doc_id: str) -> StoredDocument:
         """Return the live document with its passages.

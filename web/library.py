@@ -52,23 +52,26 @@ class Library:
         self._knowledge_base = knowledge_base
         self._writes = writes
 
-    def documents(self, query: str | None, limit: int, token: str | None) -> DocumentPage:
+    def documents(self, query: str | None, limit: int, token: str | None, where: str | None = None) -> DocumentPage:
         """Return live documents: all by id, or those that match the words of `query`, best first.
 
         Raises:
             PageTokenError: the token is not of such a listing.
+            InvalidOptionError: the filter `where` cannot be read, or does not fit the documents' fields.
         """
         reader = self._knowledge_base.reader
+        filtered = "" if where is None else f" where {where}"
         if query is None or not query.strip():
-            after = None if token is None else str(page_position("id", token))
-            found = reader.list_documents(after=after, limit=limit + 1)
-            more = page_token("id", found[limit - 1].doc_id) if len(found) > limit else None
+            listing = f"id{filtered}"
+            after = None if token is None else str(page_position(listing, token))
+            found = reader.list_documents(after=after, limit=limit + 1, where=where)
+            more = page_token(listing, found[limit - 1].doc_id) if len(found) > limit else None
             return DocumentPage(tuple(found[:limit]), more)
-        listing = f"match {query}"
+        listing = f"match {query}{filtered}"
         position = 0 if token is None else page_position(listing, token)
         begin = min(position, MAX_MATCHES) if isinstance(position, int) else 0
         end = min(begin + limit, MAX_MATCHES)
-        matches = reader.lexical_documents(query, limit=end + 1)
+        matches = reader.lexical_documents(query, limit=end + 1, where=where)
         more = page_token(listing, end) if len(matches) > end and end < MAX_MATCHES else None
         return DocumentPage(tuple(record for record, _ in matches[begin:end]), more)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbengine.search.query import MAX_K
+from storage.conditions import MAX_FILTER_CHARS
 
 QUERY_BODY_BYTES = 1 << 20
 """Body of a query."""
@@ -10,6 +11,8 @@ BULK_BODY_BYTES = 64 << 20
 """Body of a batch, of documents, of a KILT stream."""
 TEXT_CHARS = 16_000
 """Each text of a query: question, subject, relation, context, turn."""
+FILTER_CHARS = MAX_FILTER_CHARS
+"""A filter over the fields of documents."""
 TURNS = 64
 """Turns of a dialogue."""
 SPANS = 64

@@ -82,7 +82,7 @@ class Resolver:
                     unit=unit,
                     text=document.title if unit == "document" else passage.text[span.start : span.end],
                     score=float(phrases.score[i]),
-                    document=DocumentRef(document.doc_id, document.title, document.url),
+                    document=DocumentRef(document.doc_id, document.title, document.url, document.meta),
                     passage=PassageRef(
                         passage.passage_id, passage.ordinal, passage.text, passage.section, passage.char_offset
                     ),

@@ -8,15 +8,21 @@ from typing import Any
 
 from kbengine.corpus.span import Span
 from kbengine.search.query import Unit
+from storage.records import JSON
 
 
 @dataclass(frozen=True)
 class DocumentRef:
-    """The document a hit stands in, under the user's own id."""
+    """The document a hit stands in, under the user's own id; `meta` holds the fields that filters ask for."""
 
     doc_id: str
     title: str
     url: str | None
+    meta: Mapping[str, JSON] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document as plain JSON values."""
+        return {"id": self.doc_id, "title": self.title, "url": self.url, "meta": dict(self.meta)}
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Hit:
             "unit": self.unit,
             "text": self.text,
             "score": self.score,
-            "document": {"id": self.document.doc_id, "title": self.document.title, "url": self.document.url},
+            "document": self.document.to_json(),
             "passage": {
                 "id": self.passage.passage_id,
                 "ordinal": self.passage.ordinal,

@@ -26,6 +26,7 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
         "deleted_documents_not_compacted": info.tombstones,
         "aliases": info.aliases,
         "links": info.links,
+        "fields": info.fields,
         "segments": info.segments,
         "bytes": total_bytes,
         "bytes_by_kind": info.bytes_by_kind,

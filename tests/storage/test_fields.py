@@ -124,6 +124,16 @@ def test_fields_of_a_failed_write_are_not_there(kb: Path) -> None:
     assert passing(kb, "source = 'manual'") == ["a"] and verify(kb, deep=True).clean
 
 
+def test_listings_and_words_take_a_filter(kb: Path) -> None:
+    """By id with a page's begin, by words although others match better, and what fields there are."""
+    with KBReader.open(kb) as reader:
+        assert [each.doc_id for each in reader.list_documents(where="year > 2000")] == ["a", "b"]
+        assert [each.doc_id for each in reader.list_documents(where="year > 2000", after="a")] == ["b"]
+        found = reader.lexical_documents("amber basalt a", where="source = 'feed' or id = 'c'", limit=5)
+        assert sorted(document.doc_id for document, _ in found) == ["b", "c"]
+        assert reader.info().fields == {"source": ["text"], "year": ["number"]}
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -148,6 +158,7 @@ def test_knowledge_base_of_the_revision_before_answers_and_is_migrated_by_a_writ
     edit(kb, "DROP TABLE fields", "UPDATE alembic_version SET version_num = '0002'")
     with KBReader.open(kb) as reader:
         assert reader.snapshot().n_live_passages == 2 and len(reader.list_documents()) == 2
+        assert reader.info().fields == {}
         with pytest.raises(StateError, match="open it once for writing"):
             reader.snapshot("source = 'manual'")
         assert verify(kb, deep=True).clean and repair(kb, reencode) == []

@@ -65,6 +65,29 @@ def test_several_documents_are_added_as_a_list_or_as_lines(service):
     assert (streamed.json["added"], streamed.json["replaced"]) == (2, 1)
 
 
+def test_documents_are_listed_by_their_fields(service):
+    """By id and by words, page by page; a filter that does not fit says what there is."""
+    animals = [{**ZEBRA, "id": f"z{n}", "meta": {"kind": "animal", "legs": n}} for n in range(4)]
+    service.post("/v1/documents", {"documents": animals})
+    listed = service.client.get(
+        "/v1/documents", query_string={"where": "kind = 'animal' and legs > 0", "limit": 2}
+    ).json
+    token = listed["next_page_token"]
+    rest = service.client.get(
+        "/v1/documents", query_string={"where": "kind = 'animal' and legs > 0", "limit": 2, "page_token": token}
+    ).json
+    by_words = service.client.get("/v1/documents", query_string={"q": "stripes", "where": "legs in (1, 3)"}).json
+    refused = service.client.get("/v1/documents", query_string={"where": "leg = 4"})
+    other = service.client.get("/v1/documents", query_string={"where": "legs > 1", "page_token": token})
+
+    assert [each["id"] for each in listed["documents"] + rest["documents"]] == ["z1", "z2", "z3"]
+    assert listed["documents"][0]["meta"] == {"kind": "animal", "legs": 1} and rest["next_page_token"] is None
+    assert sorted(each["id"] for each in by_words["documents"]) == ["z1", "z3"]
+    assert refused.status_code == 400 and "kind (text), legs (number)" in refused.json["detail"]
+    assert other.status_code == 400
+    assert service.client.get("/v1/kb").json["fields"]["legs"] == ["number"]
+
+
 def test_all_documents_are_added_or_none(service):
     """A list that names one id twice changes nothing."""
     before = service.engine.generation

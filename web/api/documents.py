@@ -37,10 +37,13 @@ documents = APIBlueprint("documents", __name__, url_prefix="/v1", tag="Documents
 def list_documents(query_data: ListQuery) -> Response:
     """List documents.
 
-    All by id, a page at a time; with `q` those that hold its words, best first.
+    All by id, a page at a time; with `q` those that hold its words, best first; with `where` those of them that pass a
+    filter.
     """
     engine = current_service().engine
-    page = engine.documents(query_data.q or None, query_data.limit, query_data.page_token or None)
+    page = engine.documents(
+        query_data.q or None, query_data.limit, query_data.page_token or None, query_data.where or None
+    )
     listed = [_summary(record) for record in page.documents]
     return json_response(
         {"documents": listed, "next_page_token": page.next_page_token, "generation": engine.generation}
@@ -100,8 +103,7 @@ def get_document(doc_id: str) -> Response:
         }
         for passage in stored.passages
     ]
-    summary = _summary(record) | {"meta": dict(record.meta), "passages": passages}
-    return tagged(json_response(summary), tag)
+    return tagged(json_response(_summary(record) | {"passages": passages}), tag)
 
 
 @documents.delete("/documents/<path:doc_id>")
@@ -127,5 +129,6 @@ def _summary(record: DocumentRecord) -> dict[str, Any]:
         "title": record.title,
         "url": record.url,
         "passages": record.passage_count,
+        "meta": dict(record.meta),
         "added_in": record.born_generation,
     }

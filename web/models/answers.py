@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel
 
@@ -18,6 +18,7 @@ class DocumentBody(Body):
     id: str
     title: str
     url: str | None
+    meta: dict[str, Any] = Field({}, description="Its fields, which `where` asks for.")
 
 
 class PassageBody(Body):

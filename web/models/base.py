@@ -45,6 +45,9 @@ StoredText = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 Title = Annotated[str, StringConstraints(max_length=limits.TITLE_CHARS, pattern=r"^[^\x00]*$")]
 """A title; it may be empty."""
 
+Filter = Annotated[str, StringConstraints(max_length=limits.FILTER_CHARS)]
+"""An expression over the fields of documents; see docs/filters.md."""
+
 Name = Annotated[
     str,
     StringConstraints(

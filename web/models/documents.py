@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, JsonValue, RootModel
 
 from web import limits
-from web.models.base import Body, DocumentId, Name, StoredText, Title
+from web.models.base import Body, DocumentId, Filter, Name, StoredText, Title
 
 
 class NewDocument(Body):
@@ -19,8 +19,9 @@ class NewDocument(Body):
         description="Paragraphs: a list, or one text in which blank lines part them."
     )
     url: Annotated[StoredText, Field(max_length=limits.TITLE_CHARS)] | None = None
-    meta: dict[str, JsonValue] | None = Field(None, description="Facts of your own, kept with the document.")
-
+    meta: dict[str, JsonValue] | None = Field(
+        None, description="Fields of your own, kept with the document, shown in answers, and what `where` asks for."
+    )
     aliases: list[Name] | None = Field(None, max_length=limits.ALIASES, description="Other names of the document.")
 
     def mapping(self) -> dict[str, Any]:
@@ -81,6 +82,7 @@ class DocumentSummary(Body):
     title: str
     url: str | None
     passages: int
+    meta: dict[str, Any] = Field(description="Its fields.")
     added_in: int = Field(description="The generation that added it.")
 
 
@@ -119,6 +121,7 @@ class ListQuery(Body):
     model_config = ConfigDict(strict=False)
 
     q: str = Field("", max_length=limits.WORDS_CHARS, description="Words to look for; best matches first.")
+    where: Filter = Field("", description="A filter over the documents' fields, such as `source = 'manual'`.")
     limit: int = Field(50, ge=1, le=limits.PAGE_ITEMS)
     page_token: str = Field("", max_length=limits.TOKEN_CHARS, description="Of the page before; empty for the first.")
 
@@ -168,6 +171,7 @@ class KnowledgeBaseBody(Body):
     segments: int
     aliases: int
     links: int
+    fields: dict[str, list[str]] = Field(description="The names that documents' fields have, with the values' types.")
     bytes: int
     bytes_by_kind: dict[str, int]
     bytes_by_use: dict[str, int]

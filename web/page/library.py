@@ -12,9 +12,11 @@ from werkzeug.wrappers import Response as BaseResponse
 from kbengine.corpus.document import CorpusDocument
 from kbengine.errors import CorpusError, UnknownDocumentError
 from storage.alias_records import MAX_ALIAS_CHARS
-from storage.errors import UsageError
+from storage.errors import InvalidOptionError, UsageError
+from storage.field_rows import shown_fields
 from web import limits
 from web.guards import FORM_TYPES, body
+from web.library import DocumentPage
 from web.page.answer_view import document_address, safe_source
 from web.page.asking import Asking
 from web.page.naming import other_names
@@ -71,6 +73,7 @@ def document() -> Response:
         "document": stored.record,
         "passages": stored.passages,
         "source": safe_source(stored.record.url),
+        "fields": shown_fields(stored.record.meta),
         "names": other_names(engine, stored.record.doc_id),
         "max_name": MAX_ALIAS_CHARS,
         "added_at": added if added.isascii() and added.isdigit() else None,
@@ -109,12 +112,19 @@ def restore() -> BaseResponse:
 def _listing(*, problem: Any = None, form: dict[str, str] | None = None, status: int = 200) -> Response:
     service = current_service()
     query = request.args.get("q", "").strip()[: limits.TEXT_CHARS]
-    found = service.engine.documents(query or None, LISTED, request.args.get("page") or None)
+    where = request.args.get("where", "").strip()
+    found, refused = DocumentPage((), None), None
+    try:
+        found = service.engine.documents(query or None, LISTED, request.args.get("page") or None, where or None)
+    except InvalidOptionError as error:
+        refused = error.message
     token = request.args.get("deleted", "")
     added = request.args.get("added", "")
     values = {
         "section": "page.documents",
         "query": query,
+        "where": where,
+        "refused": refused,
         "documents": [(record, document_address(record.doc_id)) for record in found.documents],
         "next_page": found.next_page_token,
         "is_first_page": "page" not in request.args,
@@ -130,7 +140,7 @@ def _listing(*, problem: Any = None, form: dict[str, str] | None = None, status:
         "added": int(added) if added.isascii() and added.isdigit() and len(added) < 10 else None,
         "back": _back(request.args.get("back", "")),
     }
-    return make_response(render_template("page/documents.html", **values), status)
+    return make_response(render_template("page/documents.html", **values), 400 if refused else status)
 
 
 def _pasted(engine: Engine) -> CorpusDocument:

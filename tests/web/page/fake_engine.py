@@ -15,7 +15,7 @@ from adapters.tasks.requests import LinkingRequest, TaskRequest, task_of
 from adapters.tasks.task import TASKS
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.corpus.span import Span
-from kbengine.errors import KBError, UnknownDocumentError
+from kbengine.errors import InvalidOptionError, KBError, UnknownDocumentError
 from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
 from storage.alias_records import NewAlias
 from storage.information import HistoryEntry
@@ -113,11 +113,17 @@ class FakeEngine:
         self.asked += [(request, options) for request in requests]
         return [self.respond(request, options) for request in requests]
 
-    def documents(self, query: str | None = None, limit: int = 50, page_token: str | None = None) -> DocumentPage:
+    def documents(
+        self, query: str | None = None, limit: int = 50, page_token: str | None = None, where: str | None = None
+    ) -> DocumentPage:
+        if where is not None and "=" not in where:
+            raise InvalidOptionError(f"the filter {where!r} cannot be read")
         ids = [
             key
             for key in sorted(self.stored)
-            if key > (page_token or "") and (query is None or query in self.stored[key].title)
+            if key > (page_token or "")
+            and (query is None or query in self.stored[key].title)
+            and (where is None or where == f"source = '{self.stored[key].meta.get('source')}'")
         ]
         records = tuple(self.document(key).record for key in ids[:limit])
         return DocumentPage(records, ids[limit - 1] if len(ids) > limit else None)

@@ -201,6 +201,23 @@ def test_listing_goes_page_by_page_and_finds_words(client, engine):
     assert "No document matches" in text(client.get("/documents?q=zzz"))
 
 
+def test_documents_are_listed_under_a_filter_and_show_their_fields(client, engine):
+    """The filter stays in its box and in the links; one that cannot be asked is explained in its place."""
+    fields = {"source": "manual", "tags": ["long", "new"], "open": True, "<b>": {"x": 1}}
+    engine.add_documents([CorpusDocument(f"m{n:02}", "Manual", meta=fields) for n in range(30)])
+    page = soup(client.get("/documents", query_string={"where": "source = 'manual'"}))
+    refused = client.get("/documents?where=source")
+    document = soup(client.get("/document?id=m00"))
+
+    assert len(page.select(".documents__title")) == 25
+    assert page.select_one("input[name=where]")["value"] == "source = 'manual'"
+    assert "where=source" in page.select_one("a[rel=next]")["href"]
+    assert "No document matches" in text(client.get("/documents?where=source = 'feed'"))
+    assert refused.status_code == 400 and "the filter 'source' cannot be read" in text(refused)
+    facts = dict(zip([e.text for e in document.select("dt")], [e.text for e in document.select("dd")], strict=True))
+    assert (facts["source"], facts["tags"], facts["open"], facts["<b>.x"]) == ("manual", "long, new", "true", "1")
+
+
 @pytest.mark.parametrize("back", ["https://evil.example/", "//evil.example", "javascript:alert(1)", "/\\evil", "/?\n"])
 def test_the_way_back_stays_on_this_page(client, back):
     """A link of this page never leads elsewhere."""
