@@ -8,7 +8,7 @@ DEMO_KB ?= demo-kb
 # Optional extras with a suite of tests in tests/integrations/NAME, each in an environment of its own, .venv-NAME.
 EXTRAS := benchmarks calibration densephrases fuzzing training
 
-.PHONY: help demo test test-integrations $(EXTRAS:%=test-%) test-slow lint types check format wheel-smoke quality tuning clean
+.PHONY: help demo docs test test-integrations $(EXTRAS:%=test-%) test-slow lint types check format wheel-smoke quality tuning clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,7 +56,7 @@ $(EXTRAS:%=test-%): test-%: .venv-%/.ready
 test-slow: $(VENV)/.development  ## the long tests of the core: hundreds of kills, every byte flipped
 	$(THREADS) $(BIN)/python $(PYTEST) -m slow
 
-check: test test-integrations wheel-smoke  ## what CI runs
+check: test test-integrations docs wheel-smoke  ## what CI runs
 
 format: $(VENV)/.development  ## sort imports and lay out the code
 	$(BIN)/ruff check --fix .
@@ -76,8 +76,11 @@ TUNING_MINUTES ?= 110
 tuning: .venv-benchmarks/.ready  ## tune the query encoder for every task in TUNING_MINUTES; a smaller run says so
 	.venv-benchmarks/bin/python -m recipes.tuning --kb $(TUNING_KB) --minutes $(TUNING_MINUTES)
 
+docs: .venv-docs/.ready  ## the documentation site in build/site; a broken link fails
+	.venv-docs/bin/python docs/site.py
+
 wheel-smoke: $(VENV)/.development  ## build the wheel, compare its file list, run it outside the checkout
 	PYTHON=$(BIN)/python bash .ci/wheel-smoke
 
 clean:  ## remove the environments, the demo's knowledge base and caches
-	rm -rf $(VENV) $(EXTRAS:%=.venv-%) $(DEMO_KB) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(EXTRAS:%=.venv-%) .venv-docs $(DEMO_KB) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

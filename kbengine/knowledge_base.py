@@ -302,7 +302,7 @@ class KnowledgeBase:
         Args:
             doc_id: the document.
             aliases: the names.
-            prior: probability that such a name means this document; None has it counted (see `docs/aliases.md`).
+            prior: probability that such a name means this document; None has it counted.
             source: where the names are from.
             replace: whether a name that is there from the same source gets the new prior.
             op_id: names the operation, as in `add`.

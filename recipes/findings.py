@@ -1,4 +1,4 @@
-"""The papers' findings, measured again: one small training for each row of their tables, written to docs/findings.md.
+"""The papers' findings, measured again: a small training for each row, written to benchmarks/results/findings.md.
 
 Run: python -m recipes.findings --init BERT --train FILE --dev FILE --pages FILE --work DIR [--limit 20000] [--epochs 2]
      [--reader DIR] [--seed 0 --seed 1] [--only ROW] [--notes FILE]
@@ -231,7 +231,7 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=Path, action="append", default=[])
     parser.add_argument("--exclude-pages", type=Path)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("docs/findings.md"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/findings.md"))
     parser.add_argument("--notes", type=Path, help="what to write above the tables")
     parser.add_argument("--init", required=True, help="a BERT folder, wheel or hub name")
     parser.add_argument("--reader", type=Path, help="the teacher, instead of one trained on the same examples")

@@ -18,7 +18,7 @@ Figures = dict[str, list[dict[str, Any]]]
 
 
 def page(figures: Figures, whats: Mapping[str, str], measured_with: str, notes: str = "") -> str:
-    """Return docs/findings.md.
+    """Return benchmarks/results/findings.md.
 
     Args:
         figures: of the rows that have been measured.

@@ -7,8 +7,8 @@ from typing import Any
 _HEAD = """# {name}
 
 A phrase encoder for kbengine: {architecture}, {layers} layers, d = {d}, {size_mb:.1f} MB as {dtype}.
-It turns passages into token vectors, and questions, slots, mentions and dialogues into query vectors; docs/training.md
-says how it was made.
+It turns passages into token vectors, and questions, slots, mentions and dialogues into query vectors;
+docs/how-to/train.md says how it was made.
 
 Started from {init} (sentence-transformers/all-MiniLM-L6-v2, Apache-2.0).
 Trained {date} on {device}, {processes} process(es), torch {torch}, seed {seed}.

@@ -50,7 +50,7 @@ class Plan:
 
 
 def full_plan() -> Plan:
-    """Return the plan for one accelerator of the H200 class with 16 cores; docs/training.md has its arithmetic."""
+    """Return the plan for an H200-class accelerator with 16 cores; its arithmetic: benchmarks/results/training.md."""
     limits = QueryLimits(question=48, slot_filling=48, entity_linking=128, dialogue=128)
     model = ModelOptions(frozen="embeddings", max_query_tokens=limits)
     heads = (("filter_head", 10.0), ("query_start_head", 3.0), ("query_end_head", 3.0))

@@ -1,4 +1,4 @@
-"""docs/training.md names every option of a recipe, and its commands exist."""
+"""The documentation of training names every option of a recipe, and its commands exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kbengine.learning.runs.encoder import EncoderRecipe
 from kbengine.terminal.train_command import encoder
 
 ROOT = Path(__file__).parents[4]
-PAGE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "training.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
