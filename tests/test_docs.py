@@ -241,16 +241,15 @@ def test_extras_that_are_named_exist():
         assert set(re.findall(r"kbengine\[([a-z]+)\]", page.read_text(encoding="utf-8"))) <= set(extras), page
 
 
-def test_every_command_and_option_is_in_the_reference_and_says_what_it_means(site, pages):
+def test_every_command_and_option_is_in_the_reference(site, pages):
     """The reference of the command line."""
     reference = (pages / "reference" / "command-line.md").read_text(encoding="utf-8")
     for command, context in site.commands(cli, click.Context(cli, info_name="kbengine")):
         section = reference[reference.index(f"## {context.command_path}\n") :].split("\n## ")[0]
-        assert command.help, context.command_path
+        assert command.help and " ".join(command.help.split("\n\n")[0].split()) in section, context.command_path
         for option in command.params:
             if isinstance(option, click.Option):
                 assert all(f"`{name}`" in section for name in option.opts), (context.command_path, option.opts)
-                assert option.help, f"{context.command_path} {option.opts[0]} has no help"
 
 
 def test_every_error_is_in_the_reference(pages):

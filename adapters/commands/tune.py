@@ -60,7 +60,7 @@ tuning_options = options(
     option("--device", str, "Tune on auto, cpu, cuda or cuda:N; by default auto."),
     option("--patience", int, "Stop after so many development scores that were no better; by default never."),
     option("--evaluate-every", int, "Score the development rows after so many steps; by default after an epoch."),
-    option("--set settings", str, "Set OPTION=VALUE of docs/tuning.md; by default nothing.", multiple=True),
+    option("--set settings", str, "Set any other option, such as loop.epochs=3; by default nothing.", multiple=True),
     option("--recipe", Path, "Read options from this TOML file; others given override it. By default from none."),
 )
 """What `TuningOptions` holds; `--set` reaches the rest."""

@@ -16,7 +16,7 @@ START_MENTION = "[START_ENT]"
 END_MENTION = "[END_ENT]"
 
 # One set of weights per task, chosen by macro score on development sets (docs/decisions/0009-fusion-weights.md).
-# Beside BM25 sparse vectors help questions alone a little; mentions and dialogues they lead astray (docs/sparse.md).
+# Beside BM25 sparse vectors help questions a little and mislead mentions (benchmarks/results/sparse.md).
 QUESTION_WEIGHTS = Weights(phrase=1.0, passage=5.0, lexical=2.5, sparse=0.25)
 SLOT_FILLING_WEIGHTS = Weights(phrase=1.0, passage=10.0, lexical=3.0, sparse=0.0)
 ENTITY_LINKING_WEIGHTS = Weights(phrase=1.0, passage=20.0, lexical=0.25, sparse=0.0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @option("--keep-fraction", float, "Store this share of tokens, the filter's best; by default its threshold decides.")
 @option("--filter-threshold", float, "Store tokens whose filter logit reaches this; by default the usual threshold.")
 @option("--no-sparse", bool, "Store no sparse rows though the encoder has sparse heads.")
-@option("--index", str, "Make an index of this kind: docs/indexes.md; by default ivf-sq8.")
+@option("--index", str, "Make an index of this kind, such as opq48; by default ivf-sq8.")
 @option("--nlist", int, "Cluster a large segment's index into so many lists; by default chosen from its size.")
 @option("--nprobe", int, "Read so many lists for each query; by default chosen from --nlist.")
 @json_option

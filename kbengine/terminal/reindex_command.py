@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @option("--out", Path, "Write a changed copy here and leave --kb as it is; by default change --kb.")
 @option("--keep-fraction", float, "Keep this share of all tokens, the best by their logits; by default all.")
 @option("--filter-threshold", float, "Keep tokens whose filter logit reaches this; by default all.")
-@option("--index", str, "Make an index of this kind: docs/indexes.md; by default of the kind that it has.")
+@option("--index", str, "Make an index of this kind, such as opq48; by default of the kind that it has.")
 @option("--nlist", int, "Cluster the index into so many lists; by default chosen from its size.")
 @option("--nprobe", int, "Read so many lists for each query; by default chosen from --nlist.")
 @option("--refine", int, "Rescore so many candidates for each one wanted; by default as suits the kind of index.")
