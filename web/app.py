@@ -9,11 +9,11 @@ from apiflask import APIBlueprint, APIFlask
 from flask import Response, request
 
 from kbengine import __version__
+from web.bodies import PydanticJSONProvider
 from web.engine import Engine
 from web.error_handlers import register_error_handlers
 from web.guards import guard
 from web.headers import secured
-from web.json_provider import PydanticJSONProvider
 from web.keys import key_file
 from web.metrics import Metrics
 from web.openapi import describe_api
@@ -106,6 +106,9 @@ def _finish(response: Response) -> Response:
     route = request.url_rule.rule if request.url_rule is not None else "unmatched"
     method, status = request.method, response.status_code
     response.headers["X-Request-ID"] = context.request_id
+    response.direct_passthrough = False  # a file that the server sends by itself is never told to have ended
+    if status == 413 or context.ends_connection:
+        response.headers["Connection"] = "close"  # the worker does so: what is left of the body is not read
     if context.trace is not None:
         response.headers["traceparent"] = context.trace
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from apiflask import APIFlask, HTTPError
 from flask import Response
+from gunicorn.http.errors import ParseException
 from pydantic import ValidationError
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import ClientDisconnected, HTTPException, MethodNotAllowed
 
 from storage.errors import KBError
+from web.errors import BadRequestError
 from web.problems import http_problem, invalid_body, json_pointer, problem_of, status_of
 from web.request_context import current_request
 from web.request_log import error_facts
@@ -23,6 +25,8 @@ def register_error_handlers(app: APIFlask) -> None:
     app.register_error_handler(HTTPError, _invalid)
     app.register_error_handler(ValidationError, _invalid_model)
     app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(ClientDisconnected, cut_body)
+    app.register_error_handler(ParseException, cut_body)
     app.register_error_handler(Exception, _unexpected)
 
 
@@ -58,6 +62,13 @@ def _http(error: HTTPException) -> Response:
         assert isinstance(response, Response)
         return response  # a redirect, or a response that was raised
     return problem_response(http_problem(status, headers=headers))
+
+
+def cut_body(error: Exception) -> Response:
+    """Answer a request whose body broke off, stalled or is not framed as HTTP wants it; nothing can follow it."""
+    current_request().ends_connection = True
+    how = "ends too early or came too slowly" if isinstance(error, ClientDisconnected) else "has malformed chunks"
+    return problem_response(problem_of(BadRequestError(f"the body {how}; send it again")))
 
 
 def _unexpected(error: Exception) -> Response:

@@ -1,6 +1,7 @@
 """The errors of the service; they hang below storage's tree, `web/problems.py` gives each its HTTP status.
 
 UsageError
+├── BadRequestError           a request's body is no JSON, or did not come to its end (400)
 ├── PageTokenError            a page token was not given out by this listing (400)
 ├── IdempotencyConflictError  an idempotency key was used for something else before (409)
 ├── BodyTooLargeError         a request's body is larger than its route takes (413)
@@ -17,6 +18,12 @@ StateError
 from __future__ import annotations
 
 from storage.errors import StateError, UsageError
+
+
+class BadRequestError(UsageError):
+    """The request cannot be read."""
+
+    code = "bad_request"
 
 
 class PageTokenError(UsageError):

@@ -157,6 +157,9 @@ def _check_origin() -> None:
 
 def _check_body(view: Callable[..., Any]) -> None:
     rule = body_rule(view)
+    coding = request.headers.get("Content-Encoding", "identity")
+    if coding != "identity":
+        raise MediaTypeError(f"the body is compressed ({coding[:20]!r}), wanted as it is; send no Content-Encoding")
     # One more than may come: werkzeug stops silently where its own limit is reached.
     request.max_content_length = rule.max_bytes + 1
     n_bytes = request.content_length

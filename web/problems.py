@@ -26,6 +26,7 @@ STATUS_OF: Mapping[type[KBError], int] = {
     kb_errors.CorruptError: 500,
     kb_errors.StorageFullError: 507,
     task_errors.MissingExtraError: 500,
+    web_errors.BadRequestError: 400,
     web_errors.PageTokenError: 400,
     web_errors.IdempotencyConflictError: 409,
     web_errors.BodyTooLargeError: 413,
@@ -40,7 +41,7 @@ STATUS_OF: Mapping[type[KBError], int] = {
 """Status of each class; a class that is not named has that of the nearest one above it."""
 
 HTTP_CODES: Mapping[int, tuple[str, str]] = {
-    400: ("bad_request", "The request cannot be read."),
+    400: (web_errors.BadRequestError.code, "The request cannot be read."),
     404: ("not_found", "There is nothing at this address."),
     405: ("method_not_allowed", "The address does not take this method."),
     406: ("not_acceptable", "The answer is not available in a form that is accepted."),

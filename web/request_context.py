@@ -26,6 +26,7 @@ class RequestContext:
         trace: The caller's W3C `traceparent`, None without a valid one.
         began: On the monotonic clock.
         key: The API key it was made with, None without one.
+        ends_connection: Whether the connection cannot serve another request, since this one's body was not read.
         facts: What views add to the log: counts and names, never text of the user's.
     """
 
@@ -33,6 +34,7 @@ class RequestContext:
     trace: str | None
     began: float
     key: ApiKey | None = None
+    ends_connection: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
 
 

@@ -83,7 +83,10 @@ class ServerLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
 
     def exception(self, msg: str, *_: Any, **kwargs: Any) -> None:
         """Log an exception without the request's address, which may hold a query."""
-        super().exception(msg.split("%s", maxsplit=1)[0].strip(), **kwargs)
+        if isinstance(sys.exception(), BlockingIOError | TimeoutError):
+            super().warning("a client stopped reading; its connection was closed")
+        else:
+            super().exception(msg.split("%s", maxsplit=1)[0].strip(), **kwargs)
 
 
 def set_up_library_logs() -> None:

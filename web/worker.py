@@ -50,6 +50,18 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         finally:
             loaded.set()
             heart.join()
+        self.app_wsgi: Any = self.wsgi  # type: ignore[has-type]  # gunicorn has no types
+        self.wsgi = self._answer
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
+        """Call the app; the connection is closed after an answer that says so, a header that gunicorn passes over."""
+
+        def started(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            if ("Connection", "close") in headers:
+                start_response.__self__.force_close()
+            return start_response(status, headers, exc_info)
+
+        return self.app_wsgi(environ, started)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Begin to stop; a second SIGTERM ends the draining. While the engine loads there is nothing to finish.
@@ -129,7 +141,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         os._exit(0)
 
     def _service(self) -> Service | None:
-        extensions: dict[str, Any] = getattr(getattr(self, "wsgi", None), "extensions", {})
+        extensions: dict[str, Any] = getattr(getattr(self, "app_wsgi", None), "extensions", {})
         return extensions.get("kbengine")
 
     def _beat_until(self, loaded: threading.Event) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+from gunicorn.config import Config
 from prometheus_client.parser import text_string_to_metric_families
 
 from web.engine import Engine
 from web.metrics import MEDIA_TYPE
+from web.request_log import ServerLogger
 
 CANARY = "canary-4f1b-who-is-it"
 
@@ -89,6 +92,18 @@ def test_meters_count_requests_stages_batches_cache_and_the_knowledge_base(servi
     assert service.client.get("/metrics").content_type == MEDIA_TYPE
 
 
+def test_files_of_the_page_are_counted_and_come_to_an_end(service):
+    """Also when a part of one is asked for, or nothing but its headers."""
+    for headers in ({}, {"Range": "bytes=0-9"}):
+        assert service.client.get("/static/base.css", headers=headers, buffered=True).status_code in (200, 206)
+    service.client.head("/static/base.css", buffered=True)
+    seen = meters(service)
+
+    requests = {labels: n for (name, labels), n in seen.items() if name == "kbengine_requests_total"}
+    assert sum(n for labels, n in requests.items() if ("route", "/static/<path:filename>") in labels) == 3
+    assert seen["kbengine_requests_in_flight", ()] == 1  # the one that asks
+
+
 def test_labels_are_few_whatever_is_asked(service):
     """Neither paths nor methods nor queries become labels."""
     for n in range(30):
@@ -146,6 +161,19 @@ def test_what_libraries_log_is_json_without_messages_of_exceptions(capsys):
 
     assert (line["event"], line["level"], line["error"]) == ("it failed: 3", "error", ["ValueError"])
     assert CANARY not in json.dumps(line)
+
+
+@pytest.mark.parametrize(("error", "level"), [(BlockingIOError(11, CANARY), "warning"), (OSError(CANARY), "error")])
+def test_a_client_that_stops_reading_is_no_error_of_the_service(capsys, error, level):
+    """The server's log warns of it; other errors of sockets stay errors, without their messages."""
+    log = ServerLogger(Config())
+    try:
+        raise error
+    except OSError:
+        log.exception("Socket error processing request.")
+    line = json.loads(capsys.readouterr().err)
+
+    assert line["level"] == level and CANARY not in json.dumps(line)
 
 
 def test_an_engine_that_was_closed_answers_nothing(make_service):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -116,6 +118,44 @@ def test_every_wrong_request_has_a_problem_of_its_own(shared, method, path, opti
     response = shared.client.open(path, method=method, **options)
 
     assert is_problem(response, status, code), response.text
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (b"{", "is not JSON (EOF while parsing an object at line 1 column 1)"),
+        (b'{"text": "a"} {}', "is not JSON (trailing characters"),
+        (b'{"text": "\xff"}', "is not UTF-8 at byte 10"),
+        (b'{"text": "\xed\xa0\x80"}', "is not UTF-8 at byte 10"),
+        (b'{"text": "\\ud800"}', "half of a surrogate pair"),
+        (b'{"text": "a", "k": NaN}', "holds NaN or Infinity"),
+        (b'{"text": "a", "k": -Infinity}', "holds NaN or Infinity"),
+        (gzip.compress(b'{"text": "a"}'), "is compressed with gzip"),
+        ('{"text": "a"}'.encode("utf-16"), "is UTF-16 or UTF-32"),
+        ('{"text": "a"}'.encode("utf-16-be"), "is UTF-16 or UTF-32"),
+        ('{"text": "a"}'.encode("utf-32"), "is UTF-16 or UTF-32"),
+        (codecs.BOM_UTF8 + b'{"text": "a"}', "begins with a byte order mark"),
+        (b'{"a":' * 300 + b"1" + b"}" * 300, "is nested too deeply"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/question", "/v1/documents"])
+def test_what_is_wrong_with_a_body_that_is_no_json_is_named(shared, path, data, told):
+    """And what to do about it; the text that was sent is not repeated."""
+    response = shared.client.post(path, data=data, content_type="application/json")
+
+    assert is_problem(response, 400, "bad_request")
+    assert told in response.json["detail"] and "; send" in response.json["detail"].replace("; leave", "; send")
+
+
+def test_a_compressed_body_is_refused_by_its_header(shared):
+    """Whatever its coding is; `identity` is none."""
+    refused = shared.post("/v1/question", BODY, Content_Encoding="br")
+    accepted = shared.post("/v1/question", BODY, Content_Encoding="identity")
+
+    assert is_problem(refused, 415, "unsupported_media_type") and "'br'" in refused.json["detail"]
+    assert accepted.status_code == 200
 
 
 def test_what_is_wrong_with_a_body_is_named_with_its_place(shared):

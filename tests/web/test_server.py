@@ -42,6 +42,11 @@ def test_the_server_answers_on_the_wire_as_the_app_does(kb_path):
         with socket.create_connection(("127.0.0.1", server.port)) as raw:
             raw.sendall(f"GET /{canary} NONSENSE\r\n\r\n".encode())
             refused = raw.recv(4096)
+        closed = [
+            said_last(server, b"Content-Length: 9000000\r\n\r\n"),
+            said_last(server, b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n"),
+        ]
+        in_flight = in_flight_of(server)
         code = server.stop(signal.SIGINT)
         log = json.dumps(server.events) + "".join(server.other)
 
@@ -49,8 +54,26 @@ def test_the_server_answers_on_the_wire_as_the_app_does(kb_path):
     assert stream.getheader("Transfer-Encoding") == "chunked"
     assert [line["id"] for line in submission] == list(range(40))
     assert b"400" in refused.split(b"\r\n")[0]
+    assert [answer.split(b" ")[1] for answer in closed] == [b"413", b"400"]
+    assert all(b"\r\nConnection: close\r\n" in answer for answer in closed)
+    assert in_flight == 1  # the one that asks
     assert canary not in log
     assert any(event.get("records") == 40 for event in server.events)
+
+
+def said_last(server, end_of_head):
+    """Return all that is answered to a POST whose body is not sent, until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
+        raw.sendall(
+            b"POST /v1/question HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" + end_of_head
+        )
+        return b"".join(iter(lambda: raw.recv(4096), b""))
+
+
+def in_flight_of(server):
+    """Return how many requests the server says it is handling."""
+    text = server.request("GET", "/metrics")[1].decode()
+    return next(float(line.split()[1]) for line in text.split("\n") if line.startswith("kbengine_requests_in_flight "))
 
 
 def test_what_keeps_it_from_starting_is_one_line(kb_path, tmp_path):

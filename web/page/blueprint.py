@@ -8,10 +8,12 @@ from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 from flask.blueprints import BlueprintSetupState
-from werkzeug.exceptions import HTTPException
+from gunicorn.http.errors import ParseException
+from werkzeug.exceptions import ClientDisconnected, HTTPException
 
 from kbengine import __version__
 from storage.errors import KBError
+from web.error_handlers import cut_body
 from web.page import comparing, library, naming, searching, state
 from web.page.page_state import PAGE_STATE, PageState, current_page_state
 from web.page.problems import http_problem, kb_problem, unexpected_problem, unknown_address
@@ -34,6 +36,8 @@ page.add_url_rule("/status/verify", "verify", state.verify, methods=["POST"])
 
 page.register_error_handler(KBError, kb_problem)
 page.register_error_handler(HTTPException, http_problem)
+page.register_error_handler(ClientDisconnected, cut_body)
+page.register_error_handler(ParseException, cut_body)
 page.register_error_handler(Exception, unexpected_problem)
 page.app_errorhandler(404)(unknown_address)
 
