@@ -23,7 +23,8 @@ from benchmarks.kilt_sets import data_folder, page_files, set_files
 from benchmarks.measurement import write_result
 from benchmarks.ranking_scores import TOP, RankedSet
 from kbengine.corpus.reader import read_corpus
-from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder, PassageText
+from kbengine.encoders.encoder import Encoder, PassageText
+from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.search.query import Weights
 from kbengine.search.scoring import best_phrases
 from storage.codes import common_scale, dequantise, quantise

@@ -21,7 +21,8 @@ import numpy as np
 
 from adapters.tasks.task import question, slot_filling
 from benchmarks.measurement import quantiles_ms, resident_bytes, write_result
-from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
+from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.search.query import STRATEGIES, Query
 from storage.reader import KBReader

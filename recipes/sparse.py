@@ -18,7 +18,8 @@ from benchmarks.kilt_sets import PHRASE_ROWS, PHRASE_SETS, half_rows, page_files
 from benchmarks.strategies import Config, markdown, measure
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import DEFAULT_FILTER
-from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
+from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
 from kbengine.learning.runs.data_section import DataSection
 from kbengine.learning.runs.run import train_model

@@ -17,14 +17,16 @@ INDEX_KINDS = (
     "exact",
     "ivf-sq8",
     "ivf-sq4",
-    "ivf-pq",
     "opq16",
     "opq32",
     "opq48",
     "opq96",
     "fastscan",
 )
-"""Names for people; `opqN` and `ivf-pqN` take any N that divides the dimension."""
+"""Names for people; `opqN` takes any N that divides the dimension.
+
+`ivf-pq` and `ivf-pqN`, product codes without the rotation that OPQ trains, are read and compared with, not offered.
+"""
 
 _NUMBERED = re.compile(r"(opq|ivf-pq)([1-9][0-9]{0,3})")
 

@@ -178,7 +178,7 @@ def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexReques
     if request.drop_vectors and not kind.needs_quantiser:
         raise InvalidOptionError(
             f"index kind {kind.name!r} is made of the int8 vectors, so they cannot be dropped; wanted a kind that "
-            "codes them: ivf-sq4, ivf-pq, opq16 to opq96, fastscan"
+            "codes them: ivf-sq4, opq16 to opq96, fastscan"
         )
 
 

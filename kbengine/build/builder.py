@@ -273,20 +273,6 @@ def _request(corpus: CorpusOptions, filter_options: FilterOptions) -> dict[str, 
     }
 
 
-def _stage(progress: ProgressSink, what: str) -> Any:
-    """Return a `(done, total)` callback that shows one stage, begun when it is first called."""
-    state = {"total": -1, "done": 0}
-
-    def report(done: int, total: int) -> None:
-        if total != state["total"] or done < state["done"]:
-            progress.begin(what, total, "")
-            state["total"], state["done"] = total, 0
-        progress.advance(done - state["done"])
-        state["done"] = done
-
-    return report
-
-
 def describe(report: BuildReport, paths: Sequence[Path]) -> dict[str, Any]:
     """Return the report as plain JSON values."""
     record: dict[str, Any] = {

@@ -15,7 +15,8 @@ from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from storage.records import NewDocument, NewPassage
 
 if TYPE_CHECKING:
-    from kbengine.encoders.encoder import Encoder, PassageVectors
+    from kbengine.encoders.encoder import Encoder
+    from kbengine.encoders.passage_windows import PassageVectors
 
 CHUNK_PASSAGES = 2048
 """Passages encoded and committed together: enough to sort by length, few enough to lose little when interrupted."""

@@ -40,7 +40,7 @@ def _passage_fingerprint_of(settings: KBSettings) -> str | None:
     Such a knowledge base holds the whole encoder's fingerprint only: the encoder itself tells the other.
     """
     from kbengine.encoders.checkpoint import read_checkpoint
-    from kbengine.encoders.encoder import find_encoder
+    from kbengine.encoders.location import find_encoder
 
     directory = find_encoder(settings.encoder_name)
     if directory is None:

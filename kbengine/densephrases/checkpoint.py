@@ -20,7 +20,7 @@ from torch import Tensor
 from kbengine.densephrases.keys import PHRASE_ENCODER, MappedTensors, map_tensors, missing_parts
 from kbengine.encoders.checkpoint import WeightsDType, read_checkpoint, write_checkpoint
 from kbengine.encoders.config import BackboneConfig, EncoderConfig, QueryLimits
-from kbengine.encoders.encoder import find_encoder
+from kbengine.encoders.location import find_encoder
 from kbengine.encoders.pretrained import read_backbone, read_tokenizer
 from kbengine.errors import EncoderError
 

@@ -37,11 +37,6 @@ class MappedTensors:
     left_out: tuple[str, ...]
     unknown: tuple[str, ...]
 
-    @property
-    def has_phrase_encoder(self) -> bool:
-        """Whether the phrase encoder is among them; query encoders trained with version 1.1.0 come without."""
-        return any(name.startswith(PHRASE_ENCODER) for name in self.weights)
-
 
 @dataclass
 class _Names:

@@ -21,13 +21,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from kbengine.encoders.config import JSON, EncoderConfig
+from kbengine.encoders.config import CONFIG_FILE, JSON, EncoderConfig
 from kbengine.encoders.model import QUERY_PREFIX, PhraseModel, empty_model
 from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
 from kbengine.errors import EncoderError, InvalidOptionError
 from storage.durable import write_directory
 
-CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
 WEIGHTS_FILE = "model.safetensors"
 

@@ -10,6 +10,7 @@ from kbengine.errors import EncoderError
 
 Architecture = Literal["shared-query", "three-tower"]
 ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
+CONFIG_FILE = "config.json"
 
 JSON = dict[str, Any]
 S = TypeVar("S")

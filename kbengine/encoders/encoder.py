@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +12,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kbengine.encoders.checkpoint import CONFIG_FILE, fingerprints, read_checkpoint
+from kbengine.encoders.checkpoint import fingerprints, read_checkpoint
 from kbengine.encoders.config import Architecture, EncoderConfig
 from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
+from kbengine.encoders.location import DEFAULT_ENCODER, locate_encoder
 from kbengine.encoders.model import PhraseModel
+from kbengine.encoders.passage_windows import EncodedWindow, PassageVectors, PassageWindow, join_windows
 from kbengine.encoders.query_input import QueryIds, QueryInput, query_ids
 from kbengine.encoders.sparse.checkpoint import has_sparse
 from kbengine.encoders.sparse.encoding import SparseEncoder, WindowRows
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
 from kbengine.encoders.truecasing import Truecaser, restored
-from kbengine.encoders.windows import Window, plan_batches, windows
-from kbengine.errors import EncoderError
-from storage.sparse_rows import SparsePassage
+from kbengine.encoders.windows import plan_batches, windows
 from storage.sparse_scores import SparseQuery
-
-DEFAULT_ENCODER = "minilm-phrase"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +33,6 @@ class PassageText:
 
     title: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class PassageVectors:
-    """One encoded passage of t tokens; the arrays may be views into larger ones.
-
-    Attributes:
-        vectors: float32 (t, d), not normalised.
-        starts: int32 (t,), first character of each token in the passage's text.
-        ends: int32 (t,), the character after its last.
-        filter_logits: float32 (t, 2), start and end.
-        passage_vector: float32 (d,), L2-normalised (zeros when the encoder has none).
-        n_encoded_tokens: tokens that went through the encoder, with title, special tokens and overlaps.
-        sparse: sparse rows of the t tokens; None when the encoder has no sparse heads.
-    """
-
-    vectors: NDArray[np.float32]
-    starts: NDArray[np.int32]
-    ends: NDArray[np.int32]
-    filter_logits: NDArray[np.float32]
-    passage_vector: NDArray[np.float32]
-    n_encoded_tokens: int
-    sparse: SparsePassage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,34 +67,6 @@ class _BatchCosts:
 # On a CPU throughput is flat from 500 tokens on, and larger batches leave its caches; a GPU wants many tokens at once.
 _CPU = _BatchCosts(max_tokens=2048, overhead_tokens=24)
 _CUDA = _BatchCosts(max_tokens=65536, overhead_tokens=4096)
-
-
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """One input of the phrase encoder: a window of a passage behind its title."""
-
-    passage: int
-    title: list[int]
-    tokens: TextTokens
-    window: Window
-
-    @property
-    def n_tokens(self) -> int:
-        return 3 + len(self.title) + self.window.end - self.window.begin
-
-    @property
-    def first_text_position(self) -> int:
-        return 2 + len(self.title)
-
-
-@dataclass(frozen=True, slots=True)
-class _Encoded:
-    """What one input gave: vectors, logits and sparse rows of its own tokens, and the mean state of all of them."""
-
-    vectors: NDArray[np.float32]
-    filter_logits: NDArray[np.float32]
-    mean_state: NDArray[np.float32]
-    sparse: WindowRows | None
 
 
 class Encoder:
@@ -180,7 +125,7 @@ class Encoder:
         """
         where = choose_device(device)
         passage_dtype = choose_dtype(dtype, where)
-        name, directory = _find(name_or_path)
+        name, directory = locate_encoder(name_or_path)
         checkpoint = read_checkpoint(directory)
         tokenizer = _tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
         sparse: SparseEncoder | None = None
@@ -295,7 +240,7 @@ class Encoder:
         tokens = self.tokenizer.tokens([passage.text for passage in passages])
         inputs = self._passage_inputs(passages, tokens)
         lengths = np.array([value.n_tokens for value in inputs], dtype=np.int64)
-        encoded: list[_Encoded | None] = [None] * len(inputs)
+        encoded: list[EncodedWindow | None] = [None] * len(inputs)
         for batch in self._plan(lengths):
             members = batch.tolist()
             results = self._encode_inputs([inputs[i] for i in members], lengths[batch])
@@ -303,7 +248,7 @@ class Encoder:
                 encoded[i] = result
             if progress is not None:
                 progress(int(lengths[batch].sum()))
-        return _collect(tokens, inputs, [value for value in encoded if value is not None], self.sparse)
+        return join_windows(tokens, inputs, [value for value in encoded if value is not None], self.sparse)
 
     def encode_queries(self, inputs: Sequence[QueryInput], *, truncate: bool = False) -> QueryVectors:
         """Return the vectors of queries of any mixture of kinds, in order; float32 throughout.
@@ -346,7 +291,7 @@ class Encoder:
         costs = self._costs
         return plan_batches(lengths, max_tokens=costs.max_tokens, overhead_tokens=costs.overhead_tokens)
 
-    def _passage_inputs(self, passages: Sequence[PassageText], tokens: Sequence[TextTokens]) -> list[_Input]:
+    def _passage_inputs(self, passages: Sequence[PassageText], tokens: Sequence[TextTokens]) -> list[PassageWindow]:
         """Return the windows of all passages, those of one passage side by side."""
         distinct = list(dict.fromkeys(passage.title for passage in passages))
         cut = self.config.max_title_tokens
@@ -355,10 +300,10 @@ class Encoder:
         for i, passage in enumerate(passages):
             title = titles[passage.title]
             room = self.config.max_passage_tokens - 3 - len(title)
-            inputs += [_Input(i, title, tokens[i], window) for window in windows(len(tokens[i].ids), room)]
+            inputs += [PassageWindow(i, title, tokens[i], window) for window in windows(len(tokens[i].ids), room)]
         return inputs
 
-    def _encode_inputs(self, inputs: Sequence[_Input], lengths: NDArray[np.int64]) -> list[_Encoded]:
+    def _encode_inputs(self, inputs: Sequence[PassageWindow], lengths: NDArray[np.int64]) -> list[EncodedWindow]:
         """Return what a batch of inputs gives; its arrays are views into the batch's."""
         cls_id, sep_id = self.tokenizer.cls_id, self.tokenizer.sep_id
         rows = [
@@ -366,7 +311,7 @@ class Encoder:
             for value in inputs
         ]
         ids, is_token = self._padded(rows, lengths)
-        own = [_own_positions(value) for value in inputs]
+        own = [value.own_positions for value in inputs]
         sparse: list[WindowRows] | None = None
         with torch.inference_mode():
             states = self._model.passage_states(ids, is_token).float()  # (B, T, H)
@@ -378,7 +323,7 @@ class Encoder:
         encoded = []
         for row, at in enumerate(own):
             rows_of = None if sparse is None else sparse[row]
-            encoded.append(_Encoded(vectors[row, at], logits[row, at], means[row], rows_of))
+            encoded.append(EncodedWindow(vectors[row, at], logits[row, at], means[row], rows_of))
         return encoded
 
     def _padded(
@@ -395,82 +340,5 @@ class Encoder:
         return torch.from_numpy(ids).to(self.device), torch.from_numpy(is_token).to(self.device)
 
 
-def _own_positions(value: _Input) -> slice:
-    shift = value.first_text_position - value.window.begin
-    return slice(value.window.own_begin + shift, value.window.own_end + shift)
-
-
-def _collect(
-    tokens: Sequence[TextTokens],
-    inputs: Sequence[_Input],
-    encoded: Sequence[_Encoded],
-    sparse: SparseEncoder | None,
-) -> list[PassageVectors]:
-    """Return one result for each passage from those of its windows."""
-    results = []
-    begin = 0
-    for i, of_passage in enumerate(tokens):
-        end = begin + 1
-        while end < len(inputs) and inputs[end].passage == i:
-            end += 1
-        parts = encoded[begin:end]
-        if len(parts) == 1:
-            vectors, logits, mean = parts[0].vectors, parts[0].filter_logits, parts[0].mean_state
-        else:
-            vectors = np.concatenate([part.vectors for part in parts])
-            logits = np.concatenate([part.filter_logits for part in parts])
-            n_tokens = [value.window.end - value.window.begin for value in inputs[begin:end]]
-            mean = np.average([part.mean_state for part in parts], axis=0, weights=n_tokens).astype(np.float32)
-        norm = float(np.linalg.norm(mean))
-        results.append(
-            PassageVectors(
-                vectors=vectors,
-                starts=of_passage.starts,
-                ends=of_passage.ends,
-                filter_logits=logits,
-                passage_vector=mean / np.float32(norm) if norm > 0 else mean,
-                n_encoded_tokens=sum(value.n_tokens for value in inputs[begin:end]),
-                sparse=None
-                if sparse is None
-                else sparse.joined([part.sparse for part in parts if part.sparse is not None]),
-            )
-        )
-        begin = end
-    return results
-
-
 def _tokenizer(tokenizer_json: str, config: EncoderConfig, source: str) -> TextTokenizer:
     return TextTokenizer(tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=source)
-
-
-def find_encoder(name_or_path: str | Path) -> Path | None:
-    """Return the directory of a bundled encoder or of one of ours; None where there is none, or another's model."""
-    bundled = _bundled()
-    if isinstance(name_or_path, str) and name_or_path in bundled:
-        return bundled[name_or_path]
-    path = Path(name_or_path).expanduser() / CONFIG_FILE
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return path.parent if isinstance(config, dict) and "architecture" in config else None
-
-
-def _bundled() -> dict[str, Path]:
-    models = resources.files("kbengine").joinpath("models")
-    entries = sorted(models.iterdir(), key=lambda entry: entry.name)
-    return {e.name: Path(str(e)) for e in entries if e.joinpath(CONFIG_FILE).is_file()}
-
-
-def _find(name_or_path: str | Path) -> tuple[str, Path]:
-    """Return a model's name, under which `load` finds it again, and its directory."""
-    names = _bundled()
-    if isinstance(name_or_path, str) and name_or_path in names:
-        return name_or_path, names[name_or_path]
-    directory = Path(name_or_path).expanduser()
-    if directory.is_dir():
-        return str(directory.resolve()), directory
-    raise EncoderError(
-        f"there is no encoder {str(name_or_path)!r}: it is neither bundled (those are: {', '.join(names) or 'none'}) "
-        f"nor a directory ({directory.absolute()}); give one of these"
-    )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kbengine.encoders.encoder import PassageVectors, QueryVectors
+from kbengine.encoders.encoder import QueryVectors
+from kbengine.encoders.passage_windows import PassageVectors
 from storage.records import NewDocument, NewPassage
 from storage.settings import KBSettings
 from storage.writer import KBWriter

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
-from kbengine.encoders import Encoder, PassageText, QuestionInput, SlotInput
 from kbengine.encoders.config import ARCHITECTURES, Architecture
+from kbengine.encoders.encoder import Encoder, PassageText
+from kbengine.encoders.query_input import QuestionInput, SlotInput
 from tests.tiny_encoder import SENTENCES, tiny_config, tiny_model, write_tiny_encoder
 
 

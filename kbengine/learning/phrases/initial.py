@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.config import ARCHITECTURES, Architecture, EncoderConfig, QueryLimits
-from kbengine.encoders.encoder import find_encoder
+from kbengine.encoders.location import find_encoder
 from kbengine.encoders.model import PhraseModel, build_model, empty_model
 from kbengine.encoders.pretrained import PretrainedBert, read_pretrained
 from kbengine.encoders.truecasing import Truecaser

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.config import BackboneConfig, QueryLimits
-from kbengine.encoders.encoder import find_encoder
+from kbengine.encoders.location import find_encoder
 from kbengine.encoders.pretrained import read_pretrained
 from kbengine.learning.loop.options import require
 from kbengine.learning.reading.checkpoint import is_reader, read_reader

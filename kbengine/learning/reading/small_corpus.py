@@ -13,7 +13,8 @@ from kbengine.corpus.span import Span
 from kbengine.learning.reading.spans import TokenSpan, best_span
 
 if TYPE_CHECKING:
-    from kbengine.encoders.encoder import PassageVectors, QueryVectors
+    from kbengine.encoders.encoder import QueryVectors
+    from kbengine.encoders.passage_windows import PassageVectors
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]

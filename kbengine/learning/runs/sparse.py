@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
-from kbengine.encoders.checkpoint import CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE, read_checkpoint, write_checkpoint
+from kbengine.encoders.checkpoint import TOKENIZER_FILE, WEIGHTS_FILE, read_checkpoint, write_checkpoint
+from kbengine.encoders.config import CONFIG_FILE
 from kbengine.encoders.device import choose_dtype
-from kbengine.encoders.encoder import DEFAULT_ENCODER, find_encoder
+from kbengine.encoders.location import DEFAULT_ENCODER, find_encoder
 from kbengine.encoders.sparse.checkpoint import sparse_files, write_sparse
 from kbengine.encoders.sparse.config import SparseConfig
 from kbengine.encoders.sparse.grams import content_ids

@@ -1,0 +1,49 @@
+"""Where encoders are: bundled with the package, or in a directory."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+
+from kbengine.encoders.config import CONFIG_FILE
+from kbengine.errors import EncoderError
+
+DEFAULT_ENCODER = "minilm-phrase"
+
+
+def find_encoder(name_or_path: str | Path) -> Path | None:
+    """Return the directory of a bundled encoder or of one of ours; None where there is none, or another's model."""
+    bundled = _bundled()
+    if isinstance(name_or_path, str) and name_or_path in bundled:
+        return bundled[name_or_path]
+    path = Path(name_or_path).expanduser() / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return path.parent if isinstance(config, dict) and "architecture" in config else None
+
+
+def _bundled() -> dict[str, Path]:
+    models = resources.files("kbengine").joinpath("models")
+    entries = sorted(models.iterdir(), key=lambda entry: entry.name)
+    return {e.name: Path(str(e)) for e in entries if e.joinpath(CONFIG_FILE).is_file()}
+
+
+def locate_encoder(name_or_path: str | Path) -> tuple[str, Path]:
+    """Return a model's name, under which `Encoder.load` finds it again, and its directory.
+
+    Raises:
+        EncoderError: there is none.
+    """
+    names = _bundled()
+    if isinstance(name_or_path, str) and name_or_path in names:
+        return name_or_path, names[name_or_path]
+    directory = Path(name_or_path).expanduser()
+    if directory.is_dir():
+        return str(directory.resolve()), directory
+    raise EncoderError(
+        f"there is no encoder {str(name_or_path)!r}: it is neither bundled (those are: {', '.join(names) or 'none'}) "
+        f"nor a directory ({directory.absolute()}); give one of these"
+    )
