@@ -92,9 +92,10 @@ def operations() -> str:
     """Return every operation of the HTTP API with its parameters and its body's fields, from the OpenAPI document."""
     document = openapi()
     parts = []
-    for path, methods in document["paths"].items():
+    for path, methods in sorted(document["paths"].items()):
         for method, operation in methods.items():
-            parts += [f"### {method.upper()} {path}", str(operation.get("description") or operation["summary"])]
+            summary = f"{operation['summary'].rstrip('.')}."
+            parts += [f"## {method.upper()} {path}", f"{summary} {operation.get('description', '')}"]
             fields = [(p["name"], p["in"], p["schema"], p.get("description", "")) for p in operation["parameters"]]
             body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
             for schema in _alternatives(document, body):
@@ -103,6 +104,7 @@ def operations() -> str:
                     where = "body, required" if name in needed else "body"
                     row = (name, where, each, each.get("description", ""))
                     fields += [row] if row not in fields else []
+            fields.sort(key=lambda field: "required" not in field[1])
             if fields:
                 rows = [f"| `{name}` | {where} | {_type(schema)} | {what} |" for name, where, schema, what in fields]
                 parts.append("\n".join(["| name | in | type | meaning |", "| --- | --- | --- | --- |", *rows]))
@@ -114,7 +116,7 @@ def operations() -> str:
     for name, schema in document["components"]["schemas"].items():
         if _has_no_table(name):
             continue
-        parts += [f"### {name}", str(schema.get("description", "")).split("\n\n")[0]]
+        parts += [f"### {name}", schema.get("description", "").split("\n\n")[0]]
         rows = [f"| `{n}` | {_type(s)} | {s.get('description', '')} |" for n, s in schema.get("properties", {}).items()]
         if rows:
             parts.append("\n".join(["| field | type | meaning |", "| --- | --- | --- |", *rows]))

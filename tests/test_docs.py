@@ -32,6 +32,7 @@ TEXTS = {
     "harrowby.md": "# Harrowby\n\nThe lighthouse of Harrowby was designed by Emil Sand and lit in 1851.",
 }
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+VARIABLE = re.compile(r"KBENGINE_[A-Z]+(?:_[A-Z]+)*")
 NUMBER = re.compile(r"\d+\.\d+")
 
 
@@ -297,3 +298,15 @@ def test_links_of_the_site_lead_somewhere(pages):
 def test_links_in_the_repository_lead_somewhere(page):
     """Where pages are read as they are; headings that are generated are in the site only."""
     assert [link for link in broken(page) if not re.search(r"(command-line|http|errors|python)\.md#", link)] == []
+
+
+def test_every_variable_of_the_environment_is_in_the_settings():
+    """And no other."""
+    code = [
+        path
+        for name in ("kbengine", "adapters", "web", "storage", "benchmarks", "tests")
+        for path in ROOT.glob(f"{name}/**/*.py")
+    ]
+    read = {name for path in [*code, ROOT / "Makefile"] for name in VARIABLE.findall(path.read_text(encoding="utf-8"))}
+
+    assert set(VARIABLE.findall((ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8"))) == read
