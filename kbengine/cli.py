@@ -53,6 +53,7 @@ COMMANDS = {
     ),
     "score": ("adapters.commands.kilt:score", "Score a submission as the official KILT evaluation does."),
     "serve": ("web.commands:serve", "Serve a knowledge base: JSON API, web page, metrics."),
+    "sync": (f"{BUILD}:sync", "Keep a knowledge base in step with a folder or feed."),
     "train": (
         "kbengine.terminal.train_command:train",
         "Train a phrase encoder, a reader, or adapt an encoder to a corpus.",

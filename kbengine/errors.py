@@ -6,6 +6,7 @@ KBError                        (storage.errors draws its part of the tree)
 │   │   ├── EmptyQueryError    nothing to encode
 │   │   └── QueryTooLongError  more tokens than the encoder reads
 │   ├── CorpusError            a corpus cannot be read as it is (exit 1)
+│   │   └── EmptyCorpusError   there is no document in it, or it is not there (exit 1)
 │   ├── TrainingDataError      a file of training rows cannot be used as it is (exit 1)
 │   └── MissingExtraError      an optional package is not installed (exit 1)
 ├── StateError
@@ -66,6 +67,12 @@ class CorpusError(UsageError):
     exit_code = 1
 
 
+class EmptyCorpusError(CorpusError):
+    """A corpus is not there, or holds no document."""
+
+    code = "empty_corpus"
+
+
 class TrainingDataError(UsageError):
     """A file of training rows, or all of its rows, cannot be used as it is."""
 
@@ -106,6 +113,7 @@ __all__ = [
     "CorruptError",
     "DuplicateAliasError",
     "DuplicateDocumentError",
+    "EmptyCorpusError",
     "EmptyQueryError",
     "EncoderError",
     "EncoderMismatchError",

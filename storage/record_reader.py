@@ -16,7 +16,7 @@ from sqlalchemy import Engine, select, text
 from storage import schema
 from storage.alias_records import DocumentNames
 from storage.alias_rows import alias_table_exists
-from storage.catalog import document_record, live_ids_of, op_ids_beginning, passage_record
+from storage.catalog import document_record, live_document_rows, live_ids_of, op_ids_beginning, passage_record
 from storage.database import translated
 from storage.errors import InvalidOptionError, UnknownDocumentError
 from storage.information import KBInfo, gather_info
@@ -78,6 +78,11 @@ class RecordReader:
                 f"no live document {doc_id!r} in {self.path}; 'kbengine inspect live_documents' lists the ids"
             )
         return document_record(row)
+
+    def live_documents(self, doc_ids: Sequence[str]) -> dict[str, DocumentRecord]:
+        """The live documents among these ids of the user's, by id; those that are not there are absent."""
+        with translated(self.path), self._engine.connect() as connection:
+            return {row["doc_id"]: document_record(row) for row in live_document_rows(connection, doc_ids)}
 
     def ids_of(self, names: Sequence[str]) -> dict[str, list[str]]:
         """The `doc_id` of each live document that has the name as its id or, when it is no id, as its exact title."""
@@ -187,6 +192,14 @@ class RecordReader:
             ).mappings()
             found = {row["document_id"]: document_record(row) for row in rows}
         return [(found[document_id], score) for document_id, score in chosen if document_id in found]
+
+    def iterate_records(self) -> Iterator[DocumentRecord]:
+        """The live documents of one generation without passages, in order of adding, a few at a time in memory."""
+        table = schema.documents
+        statement = select(table).where(table.c.dead_generation.is_(None)).order_by(table.c.document_id)
+        with translated(self.path), self._engine.connect() as connection:
+            rows = connection.execution_options(yield_per=_STREAM_ROWS).execute(statement).mappings()
+            yield from (document_record(row) for row in rows)
 
     def iterate_documents(self) -> Iterator[tuple[DocumentRecord, list[PassageRecord]]]:
         """The live documents of one generation with their passages, in order of adding, a few at a time in memory."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from kbengine import __version__
 from kbengine.build.document_encoder import Background, DocumentEncoder, EncodedChunk, chunks
 from kbengine.build.filtering import FilterOptions
 from kbengine.build.identity import check_encoder
-from kbengine.corpus.document import SourcePosition
-from kbengine.corpus.reader import read_corpus
+from kbengine.corpus.document import CorpusDocument, SourcePosition
+from kbengine.corpus.origin import with_origin
+from kbengine.corpus.reader import CorpusReading, read_corpus
 from kbengine.corpus.report import CorpusReport
 from kbengine.encoders.agreement import agreeing_encoder
 from kbengine.errors import EncoderMismatchError, InvalidOptionError, KnowledgeBaseExistsError
@@ -30,11 +32,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """What to read and how to treat what cannot be read."""
+    """What to read and how to treat what cannot be read.
+
+    Attributes:
+        paths: files, folders, or `-` for standard input.
+        format: of all paths; None detects each one's own.
+        skip_bad: count records that cannot be read instead of stopping at the first.
+        source: the name under which the documents are kept in step (see `kbengine.build.sync`), None when they are not.
+        prefix: put before the id of each document that is kept in step.
+    """
 
     paths: tuple[Path, ...]
     format: str | None = None
     skip_bad: bool = False
+    source: str | None = None
+    prefix: str = ""
+
+    def read(self, start: SourcePosition | None = None) -> CorpusReading:
+        """Return the documents, from the start or from where an earlier reading stopped.
+
+        Raises:
+            CorpusError: a path is not there, or is of no known format.
+        """
+        change = None if self.source is None else partial(with_origin, source=self.source, prefix=self.prefix)
+        return read_corpus(self.paths, format=self.format, skip_bad=self.skip_bad, start=start, change=change)
 
 
 @dataclass
@@ -105,7 +126,8 @@ def build(
     with writer:
         encoder = agreeing_encoder(encoder, writer.settings.sparse_model, path)
         start = SourcePosition.from_json(counters["source"]) if report.resumed else None
-        _add_chunks(writer, corpus, encoder, filter_options, report, progress, start=start, counters=counters)
+        documents = corpus.read(start)
+        _add_chunks(writer, documents, documents, encoder, filter_options, report, progress, counters=counters)
         progress.begin("counting links", None, "")
         report.links = writer.count_links()
         progress.begin("merging and clustering", None, "")
@@ -140,36 +162,70 @@ def add_corpus(
     """
     from storage.writer import KBWriter
 
-    progress = progress or NoProgress()
+    with KBWriter.open(path) as writer:
+        documents = corpus.read()
+        return add_documents(writer, documents, documents, encoder=encoder, progress=progress)
+
+
+def add_documents(
+    writer: KBWriter,
+    documents: Iterable[tuple[CorpusDocument, SourcePosition]],
+    reading: CorpusReading,
+    *,
+    encoder: Encoder,
+    progress: ProgressSink | None = None,
+) -> BuildReport:
+    """Return what was done to add documents of a corpus; those with an id that is there are replaced.
+
+    Args:
+        writer: of the knowledge base.
+        documents: those of the reading that are wanted, in its order.
+        reading: the corpus.
+        encoder: makes the vectors.
+        progress: shown how much of the corpus is done.
+
+    Raises:
+        CorpusError: a record cannot be read; chunks before it stay added.
+        EncoderMismatchError: the encoder is not the knowledge base's.
+    """
     began = time.perf_counter()
     report = BuildReport()
-    with KBWriter.open(path) as writer:
-        check_encoder(encoder, writer.settings, path)
-        encoder = agreeing_encoder(encoder, writer.settings.sparse_model, path)
-        filter_options = FilterOptions.from_json(writer.settings.filter)
-        threshold = stored_threshold(writer.settings)
-        _add_chunks(writer, corpus, encoder, filter_options, report, progress, threshold=threshold, replace=True)
+    settings = writer.settings
+    check_encoder(encoder, settings, writer.path)
+    encoder = agreeing_encoder(encoder, settings.sparse_model, writer.path)
+    filter_options = FilterOptions.from_json(settings.filter)
+    _add_chunks(
+        writer,
+        documents,
+        reading,
+        encoder,
+        filter_options,
+        report,
+        progress or NoProgress(),
+        threshold=stored_threshold(settings),
+    )
     report.elapsed_s = time.perf_counter() - began
     return report
 
 
 def _add_chunks(
     writer: KBWriter,
-    corpus: CorpusOptions,
+    documents: Iterable[tuple[CorpusDocument, SourcePosition]],
+    reading: CorpusReading,
     encoder: Encoder,
     filter_options: FilterOptions,
     report: BuildReport,
     progress: ProgressSink,
     *,
-    start: SourcePosition | None = None,
     counters: dict[str, Any] | None = None,
     threshold: float | None = None,
-    replace: bool = False,
 ) -> None:
-    """Encode and commit the corpus chunk by chunk; the commit of one chunk overlaps the encoding of the next."""
-    documents = read_corpus(corpus.paths, format=corpus.format, skip_bad=corpus.skip_bad, start=start)
-    done_bytes = start.bytes_read if start else 0
-    progress.begin("encoding passages", documents.report.bytes_total or None, "")
+    """Encode and commit documents chunk by chunk; the commit of one chunk overlaps the encoding of the next.
+
+    With `counters` it is a build, which adds only, and each commit says where it goes on.
+    """
+    done_bytes = SourcePosition.from_json(counters["source"]).bytes_read if counters and "source" in counters else 0
+    progress.begin("encoding passages", reading.report.bytes_total or None, "")
     progress.advance(done_bytes)
     document_encoder = DocumentEncoder(encoder, filter_options)
     background = Background()
@@ -182,14 +238,14 @@ def _add_chunks(
             if counters is not None:
                 _count_for_resume(counters, chunk, position)
                 build_position = dict(counters)
-            background.submit(writer.add, chunk.documents, replace=replace, build_position=build_position)
+            background.submit(writer.add, chunk.documents, replace=counters is None, build_position=build_position)
             rate = report.encoded_tokens / (time.perf_counter() - began)
             progress.advance(position.bytes_read - done_bytes, f"{report.documents:,} documents, {rate:,.0f} tokens/s")
             done_bytes = position.bytes_read
         background.wait()
     finally:
         background.close()
-        report.corpus = documents.report
+        report.corpus = reading.report
 
 
 def _count_for_resume(counters: dict[str, Any], chunk: EncodedChunk, position: SourcePosition) -> None:
@@ -222,7 +278,7 @@ def _writer_for_build(
         kind.groups(encoder.d)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         # The first document is read before the directory is made: a corpus that cannot be read leaves nothing behind.
-        next(iter(read_corpus(corpus.paths, format=corpus.format, skip_bad=corpus.skip_bad)))
+        next(corpus.read())
         settings = KBSettings(
             encoder_name=encoder.name,
             encoder_fingerprint=encoder.fingerprint,
@@ -270,6 +326,7 @@ def _request(corpus: CorpusOptions, filter_options: FilterOptions) -> dict[str, 
         "format": corpus.format,
         "skip_bad": corpus.skip_bad,
         "filter": filter_options.to_json(),
+        **({} if corpus.source is None else {"source": corpus.source, "prefix": corpus.prefix}),
     }
 
 

@@ -11,7 +11,7 @@ from kbengine.corpus.compression import STDIN_NAME, CorpusFile
 from kbengine.corpus.dpr import COLUMNS
 from kbengine.corpus.folder import is_text_name
 from kbengine.corpus.jsonl import parse_object
-from kbengine.errors import CorpusError
+from kbengine.errors import CorpusError, EmptyCorpusError
 
 CorpusFormat: TypeAlias = Literal["kilt", "densephrases", "dpr", "beir", "kbengine", "folder"]
 FORMATS: Final[tuple[CorpusFormat, ...]] = get_args(CorpusFormat)
@@ -35,7 +35,7 @@ def detect_format(path: Path) -> CorpusFormat:
     with CorpusFile(path) as file:
         head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
     if not head.strip() and not is_text_name(path):
-        raise CorpusError(f"{path}: the file is empty, wanted documents")
+        raise EmptyCorpusError(f"{path}: the file is empty, wanted documents")
     found = _json_format(head) if head.lstrip().startswith(b"{") else _table_format(head)
     if found is not None:
         return found

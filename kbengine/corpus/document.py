@@ -56,6 +56,11 @@ class CorpusDocument:
     def __post_init__(self) -> None:
         if not self.doc_id.strip():
             raise CorpusError(f"the document id is {self.doc_id!r}, wanted some text")
+        if self.doc_id != self.doc_id.strip().strip("\ufeff"):
+            raise CorpusError(
+                f"the document id is {self.doc_id!r}, wanted no blanks or byte order marks around it: "
+                f"{self.doc_id.strip().strip(chr(0xFEFF)).strip()!r}"
+            )
         _check_storable("the document id", self.doc_id)
         _check_storable("the title", self.title)
         if self.url is not None:
@@ -144,6 +149,7 @@ class Record:
         problem: What is wrong, value seen and value wanted, or None.
         other_id: An id to use when the document's own is taken; only where the format has no ids.
         path: The file inside a folder, or None for formats of many records a file.
+        empty: Whether it is a file without text: no document, and nothing wrong with it.
     """
 
     number: int
@@ -152,6 +158,7 @@ class Record:
     problem: str | None = None
     other_id: str | None = None
     path: str | None = None
+    empty: bool = False
 
 
 def paragraph_passages(ordinal: int, text: str, section: str | None = None) -> Iterator[CorpusPassage]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
@@ -45,10 +46,15 @@ class TextFile:
 
 @dataclass(frozen=True, slots=True)
 class FolderListing:
-    """The text files below a folder, sorted by id, and the number of files that are something else."""
+    """The text files below a folder, sorted by id, and how many others there are by the end of their names."""
 
     files: tuple[TextFile, ...]
-    n_ignored: int
+    ignored: Mapping[str, int]
+
+    @property
+    def n_ignored(self) -> int:
+        """Return the number of files that are something else."""
+        return sum(self.ignored.values())
 
 
 def is_text_name(path: PurePath) -> bool:
@@ -62,9 +68,9 @@ def list_folder(root: Path) -> FolderListing:
     Names that begin with a dot are left out, and links to folders are not followed.
     """
     if not root.is_dir():
-        return FolderListing((TextFile(root, root.name),), 0)
+        return FolderListing((TextFile(root, root.name),), {})
     files: list[TextFile] = []
-    n_ignored = 0
+    ignored: Counter[str] = Counter()
     for folder, below, names in os.walk(root, onerror=_refuse):
         below[:] = [name for name in below if not name.startswith(".")]
         for name in names:
@@ -72,8 +78,8 @@ def list_folder(root: Path) -> FolderListing:
             if is_text_name(path) and not name.startswith("."):
                 files.append(TextFile(path, path.relative_to(root).as_posix()))
             elif not name.startswith("."):
-                n_ignored += 1
-    return FolderListing(tuple(sorted(files, key=lambda file: file.doc_id)), n_ignored)
+                ignored[path.suffix.lower() or "no suffix"] += 1
+    return FolderListing(tuple(sorted(files, key=lambda file: file.doc_id)), dict(ignored.most_common()))
 
 
 def folder_records(listing: FolderListing) -> Iterator[Record]:
@@ -90,7 +96,8 @@ def folder_records(listing: FolderListing) -> Iterator[Record]:
             problem = e.message.removeprefix(f"{file.path}: ")
             yield Record(number, bytes_read, problem=problem, path=file.doc_id)
         else:
-            yield Record(number, bytes_read, document, path=file.doc_id)
+            empty = not document.passages
+            yield Record(number, bytes_read, None if empty else document, path=file.doc_id, empty=empty)
 
 
 def decode_text(data: bytes, *, is_html: bool = False) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ from kbengine.corpus.jsonl import jsonl_records
 from kbengine.corpus.kilt import parse_kilt
 from kbengine.corpus.report import MAX_BAD_KEPT, BadRecord, CorpusReport
 from kbengine.corpus.seen import SeenIds
-from kbengine.errors import CorpusError, InvalidOptionError
+from kbengine.errors import CorpusError, EmptyCorpusError, InvalidOptionError
 
 
 def read_corpus(
@@ -31,6 +32,7 @@ def read_corpus(
     skip_bad: bool = False,
     start: SourcePosition | None = None,
     anchors: bool = False,
+    change: Callable[[CorpusDocument], CorpusDocument] | None = None,
 ) -> CorpusReading:
     """An iterator of (document, position) over all paths in order, in bounded memory, with a `.report`.
 
@@ -43,8 +45,9 @@ def read_corpus(
         start: Deliver only what comes after this position of an earlier reading of the same paths. What comes
             before is parsed again, so that repeated ids are still found; nothing of it is delivered.
         anchors: Keep the links of KILT pages in `meta["anchors"]`.
+        change: Makes of each document the one that is delivered; what it refuses is a bad record.
     """
-    return CorpusReading(paths, format=format, skip_bad=skip_bad, start=start, anchors=anchors)
+    return CorpusReading(paths, format=format, skip_bad=skip_bad, start=start, anchors=anchors, change=change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
         skip_bad: bool,
         start: SourcePosition | None,
         anchors: bool,
+        change: Callable[[CorpusDocument], CorpusDocument] | None,
     ) -> None:
         given = [paths] if isinstance(paths, (str, Path)) else list(paths)
         if not given:
@@ -87,9 +91,14 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
         self._sources: Final = [_source(Path(path), format) for path in given]
         self._skip_bad: Final = skip_bad
         self._anchors: Final = anchors
+        self._change: Final = change
         self._start: Final = start
+        self.unreadable_files: Final[set[str]] = set()
+        """Paths of the files of folders that could not be read, relative to their folder."""
         self._seen: Final = SeenIds()
         self._bad: Final[list[BadRecord]] = []
+        self._empty: Final[list[str]] = []
+        self._n_empty = 0
         self._documents = start.documents if start else 0
         self._passages = start.passages if start else 0
         self._textless = start.textless_documents if start else 0
@@ -113,13 +122,19 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
     @property
     def report(self) -> CorpusReport:
         """The counts so far; may be asked for at any time."""
+        ignored: Counter[str] = Counter()
+        for source in self._sources:
+            ignored.update(source.listing.ignored if source.listing else {})
         return CorpusReport(
             documents=self._documents,
             passages=self._passages,
             textless_documents=self._textless,
             bad_records=self._n_bad,
             bad=tuple(self._bad),
-            ignored_files=sum(source.listing.n_ignored for source in self._sources if source.listing),
+            ignored_files=sum(ignored.values()),
+            ignored_suffixes=dict(ignored.most_common()),
+            empty_files=self._n_empty,
+            first_empty=tuple(self._empty),
             bytes_read=self._bytes_read,
             bytes_total=sum(source.n_bytes for source in self._sources),
         )
@@ -129,6 +144,9 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
         for file_index, source in enumerate(self._sources):
             for record in _records(source, self._anchors):
                 self._bytes_read = before + record.bytes_read
+                if record.empty:
+                    self._pass_empty(source.place(record.number, record.path))
+                    continue
                 passed = self._is_passed(file_index, record)
                 document, problem = self._checked(file_index, record)
                 if passed:
@@ -141,7 +159,12 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
             before += source.n_bytes or self._bytes_read - before  # a pipe has no size
             self._bytes_read = before
         if self._passages == 0:
-            raise CorpusError(self._nothing())
+            raise (CorpusError if self._documents or self._n_bad else EmptyCorpusError)(self._nothing())
+
+    def _pass_empty(self, place: str) -> None:
+        self._n_empty += 1
+        if len(self._empty) < MAX_BAD_KEPT:
+            self._empty.append(place)
 
     def _checked(self, file_index: int, record: Record) -> tuple[CorpusDocument | None, str]:
         """The document under an id of its own, or None and the problem."""
@@ -153,7 +176,10 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
             document = replace(document, doc_id=record.other_id)
             first = self._seen.add(document.doc_id, file_index, record.number)
         if first is None:
-            return document, ""
+            try:
+                return document if self._change is None else self._change(document), ""
+            except CorpusError as e:
+                return None, e.message
         place = self._sources[first[0]].place(first[1], document.doc_id)
         return None, f"the document id {document.doc_id!r} is already that of {place}, wanted each id once"
 
@@ -178,6 +204,8 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
         if not self._skip_bad:
             raise CorpusError(f"{place}: {problem}; fix the {source.unit} or pass --skip-bad")
         self._n_bad += 1
+        if record.path is not None:
+            self.unreadable_files.add(record.path)
         if len(self._bad) < MAX_BAD_KEPT:
             file = place if source.listing is not None else str(source.path)
             self._bad.append(BadRecord(file, record.number, problem))
@@ -193,7 +221,8 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
             )
         if self._documents:
             return f"{names}: {self._documents} documents and not one passage of text, wanted documents with text"
-        return f"{names}: no document in it, wanted at least one"
+        empty = f"its {self._n_empty} files are empty" if self._n_empty else "no document in it"
+        return f"{names}: {empty}, wanted at least one document with text"
 
     def _is_passed(self, file_index: int, record: Record) -> bool:
         if self._start is None:
@@ -250,7 +279,7 @@ def _records(source: _Source, anchors: bool) -> Iterator[Record]:
 
 def _source(path: Path, format: str | None) -> _Source:
     if str(path) != STDIN_NAME and not path.exists():
-        raise CorpusError(_missing(path))
+        raise EmptyCorpusError(_missing(path))
     if format is None:
         known = detect_format(path)
     else:
@@ -263,7 +292,7 @@ def _source(path: Path, format: str | None) -> _Source:
     listing = list_folder(path) if known == "folder" else None
     if listing is not None and not listing.files:
         others = f" among its {listing.n_ignored} files" if listing.n_ignored else ""
-        raise CorpusError(
+        raise EmptyCorpusError(
             f"{path}: no .txt, .md or .html file{others}; a folder is read as text files, files of other formats "
             "have to be named one by one"
         )

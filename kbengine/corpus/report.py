@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +29,9 @@ class CorpusReport:
         bad_records: All records passed over because of `skip_bad`.
         bad: The first 20 of those met in this run.
         ignored_files: Files of folders that are not .txt, .md or .html.
+        ignored_suffixes: The same by the end of their names, the most frequent first.
+        empty_files: Files of folders without any text: they give no document.
+        first_empty: The first 20 of them.
         bytes_read: Bytes consumed, compressed as on disk.
         bytes_total: Bytes of all files; 0 if unknown (pipes).
     """
@@ -38,5 +42,8 @@ class CorpusReport:
     bad_records: int
     bad: tuple[BadRecord, ...]
     ignored_files: int
+    ignored_suffixes: Mapping[str, int]
+    empty_files: int
+    first_empty: tuple[str, ...]
     bytes_read: int
     bytes_total: int

@@ -1,4 +1,4 @@
-"""The commands that put documents into a knowledge base: `build`, `add` and its other name `import`."""
+"""The commands that put documents into a knowledge base: `build`, `add` (also `import`), `sync`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kbengine.terminal.options import corpus_options, encoder_options, json_opti
 if TYPE_CHECKING:
     from kbengine.corpus.report import CorpusReport
     from kbengine.encoders.device import DTypeChoice
+    from kbengine.encoders.encoder import Encoder
 
 
 @click.command()
@@ -99,13 +100,9 @@ def add(
     Example: kbengine add new-pages.jsonl --kb my-kb
     """
     from kbengine.build.builder import CorpusOptions, add_corpus, describe
-    from kbengine.encoders.encoder import Encoder
     from kbengine.progress import progress_for_terminal
-    from storage.reader import KBReader
 
-    with KBReader.open(kb) as reader:
-        name = encoder or reader.settings.encoder_name
-    model = Encoder.load(name, device=device, dtype=dtype)
+    model = _encoder_for(kb, encoder, device, dtype)
     with progress_for_terminal(quiet=as_json) as progress:
         report = add_corpus(CorpusOptions(corpus, format_name, skip_bad), kb, encoder=model, progress=progress)
     standard_output(as_json=as_json).facts(describe(report, corpus))
@@ -115,10 +112,96 @@ def add(
 import_ = click.Command("import", callback=add.callback, params=add.params, help=add.help)
 
 
+@click.command()
+@corpus_options
+@kb_option
+@encoder_options
+@click.option("--source", help="Name of what is kept in step; by default the absolute path of CORPUS.")
+@click.option("--prefix", default="", help="Text to put before each document's id, such as 'handbook/'.")
+@click.option("--adopt", is_flag=True, help="Take over documents of the same id that came from elsewhere.")
+@click.option("--allow-empty", is_flag=True, help="Delete all documents of the source if it is empty or not there.")
+@click.option("--yes", is_flag=True, help="Delete more than half of the source's documents without asking.")
+@click.option("--dry-run", is_flag=True, help="Show what would be added, replaced and deleted, and change nothing.")
+@json_option
+def sync(
+    corpus: tuple[Path, ...],
+    format_name: str | None,
+    skip_bad: bool,
+    kb: Path,
+    encoder: str | None,
+    device: str,
+    dtype: DTypeChoice,
+    source: str | None,
+    prefix: str,
+    adopt: bool,
+    allow_empty: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Keep a knowledge base in step with a folder or feed: add what is new, replace what changed, delete what is gone.
+
+    Documents of other sources stay as they are; what did not change is not encoded again. The knowledge base is made
+    if there is none. Files of a folder that cannot be read are named, their documents kept, and the exit status is 1.
+
+    \b
+    Example:
+      kbengine sync handbook/ --kb my-kb --dry-run
+      kbengine sync handbook/ --kb my-kb
+      kbengine sync feed.jsonl.gz --kb my-kb --source feed --prefix feed/
+    """
+    from kbengine.build.builder import CorpusOptions
+    from kbengine.build.sync import SyncOptions
+    from kbengine.build.sync import sync as sync_kb
+    from kbengine.progress import progress_for_terminal
+
+    options = SyncOptions(
+        CorpusOptions(corpus, format_name, skip_bad, source, prefix),
+        adopt=adopt,
+        allow_empty=allow_empty,
+        delete_most=yes,
+        dry_run=dry_run,
+    )
+    with progress_for_terminal(quiet=as_json) as progress:
+        report = sync_kb(kb, options, encoder=lambda: _encoder_for(kb, encoder, device, dtype), progress=progress)
+    output = standard_output(as_json=as_json)
+    ids = {"add": report.added, "change": report.changed, "delete": report.deleted}
+    if dry_run and not as_json:
+        for what, doc_ids in ids.items():
+            for doc_id in doc_ids:
+                output.line(f"{what:<6}  {doc_id}")
+    output.facts({**report.facts(), **({"ids": ids} if dry_run and as_json else {})})
+    _show_skipped(report.corpus)
+    if report.corpus is not None and report.corpus.bad_records and not skip_bad:
+        raise SystemExit(1)
+
+
+def _encoder_for(kb: Path, name: str | None, device: str, dtype: DTypeChoice) -> Encoder:
+    """Return the encoder of the name; by default the knowledge base's own, or the bundled one where there is none."""
+    from kbengine.encoders.encoder import Encoder
+    from storage.database import DATABASE_NAME
+    from storage.reader import KBReader
+
+    if name is None and (kb / DATABASE_NAME).exists():
+        with KBReader.open(kb, allow_incomplete=True) as reader:
+            name = reader.settings.encoder_name
+    return Encoder.load(name or "minilm-phrase", device=device, dtype=dtype)
+
+
 def _show_skipped(report: CorpusReport | None) -> None:
-    """Name on stderr the first records that were skipped."""
-    if report is None or not report.bad_records:
+    """Tell on stderr what of a corpus was left out, and name the first records and files."""
+    if report is None:
         return
     for bad in report.bad:
         click.echo(f"skipped: {bad.file}, record {bad.line}: {bad.reason}", err=True)
-    click.echo(f"{report.bad_records:,} bad records skipped", err=True)
+    if report.bad_records:
+        click.echo(f"{report.bad_records:,} bad records skipped", err=True)
+    for name in report.first_empty:
+        click.echo(f"empty: {name}", err=True)
+    if report.empty_files:
+        click.echo(f"{report.empty_files:,} files without text skipped", err=True)
+    if report.ignored_files:
+        kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in list(report.ignored_suffixes.items())[:8])
+        click.echo(f"{report.ignored_files:,} files that are not .txt, .md or .html skipped: {kinds}", err=True)
+    if report.textless_documents:
+        click.echo(f"{report.textless_documents:,} documents have no text", err=True)

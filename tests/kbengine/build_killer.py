@@ -1,4 +1,6 @@
-"""Kills a build again and again until it is done; run as a script: KB CORPUS SEED KILLS. Prints a JSON report.
+"""Kills a build (of a folder: a sync) again and again until it is done; run as a script: KB CORPUS SEED KILLS.
+
+Prints a JSON report.
 
 One process imports everything once and forks a child for each try; it never computes itself, because FAISS and torch
 hang in a child forked after their threads have started.
@@ -18,13 +20,17 @@ from pathlib import Path
 import kbengine.build.document_encoder
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import FilterOptions
+from kbengine.build.sync import SyncOptions, sync
 from storage.verify import verify
 from tests.kbengine.synthetic_kb import WordEncoder
 
 
 def run_build(kb: Path, corpus: Path) -> None:
-    """Build, or go on with the build, in small chunks."""
+    """Build, or go on with the build, in small chunks; keep in step with a folder."""
     kbengine.build.document_encoder.CHUNK_PASSAGES = 12
+    if corpus.is_dir():
+        sync(kb, SyncOptions(CorpusOptions((corpus,))), encoder=WordEncoder)
+        return
     build(CorpusOptions((corpus,)), kb, encoder=WordEncoder(), filter_options=FilterOptions(keep_fraction=0.6))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbengine.corpus import CorpusDocument, read_corpus
-from kbengine.errors import CorpusError
+from kbengine.errors import CorpusError, EmptyCorpusError
 
 
 def documents(path: Path) -> list[CorpusDocument]:
@@ -45,7 +45,21 @@ def test_folder_is_read_recursively_in_order_of_paths(tmp_path: Path) -> None:
     assert [each.doc_id for each in found] == ["a.html", "b/a.txt", "b/packed.txt.gz", "b/z.md", "c.TXT"]
     assert texts(found[2]) == ["packed text"]
     assert found[2].title == "packed"
-    assert reading.report.ignored_files == 1
+    assert reading.report.ignored_files == 1 and reading.report.ignored_suffixes == {".jpg": 1}
+
+
+def test_empty_files_are_counted_and_named_but_are_no_documents(tmp_path: Path) -> None:
+    """A folder of nothing but such files is refused."""
+    (tmp_path / "a.txt").write_text("text")
+    for name in ("b.txt", "c.md"):
+        (tmp_path / name).write_text("\n \n")
+    reading = read_corpus(tmp_path)
+    assert [document.doc_id for document, _ in reading] == ["a.txt"]
+    assert (reading.report.documents, reading.report.empty_files) == (1, 2)
+    assert [Path(name).name for name in reading.report.first_empty] == ["b.txt", "c.md"]
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(EmptyCorpusError, match="its 2 files are empty"):
+        documents(tmp_path)
 
 
 def test_plain_text_is_split_at_blank_lines(tmp_path: Path) -> None:

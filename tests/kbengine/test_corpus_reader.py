@@ -286,3 +286,12 @@ def test_closed_reading_ends(tmp_path: Path) -> None:
     next(reading)
     reading.close()
     assert list(reading) == []
+
+
+@pytest.mark.parametrize("doc_id", [" a ", "a\n", "\ufeffa", "\u00a0a"])
+def test_ids_with_blanks_or_byte_order_marks_around_them_are_refused(tmp_path: Path, doc_id: str) -> None:
+    """Nobody could type them again; the message shows the id without them."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"_id": doc_id, "title": "T", "text": "Some text."}), "utf-8")
+    with pytest.raises(CorpusError, match=r"line 1: the document id is .* wanted no blanks .*: 'a'"):
+        list(read_corpus(path))
