@@ -348,5 +348,5 @@ def describe(report: BuildReport, paths: Sequence[Path]) -> dict[str, Any]:
         record["links_to_missing_documents"] = report.links.missing
         record["aliases_from_links"] = report.links.aliases
     if report.corpus is not None:
-        record["skipped_records"] = report.corpus.bad_records
+        record.update({"skipped_records": 0, **report.corpus.left_out()})
     return record

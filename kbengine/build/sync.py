@@ -125,6 +125,7 @@ class SyncReport:
         }
         if self.kept:
             facts["kept_unread"] = self.kept
+        facts.update(self.corpus.left_out() if self.corpus is not None else {})
         return {**facts, "created": self.created, "dry_run": self.dry_run, "elapsed_s": round(self.elapsed_s, 2)}
 
 

@@ -47,3 +47,13 @@ class CorpusReport:
     first_empty: tuple[str, ...]
     bytes_read: int
     bytes_total: int
+
+    def left_out(self) -> dict[str, int]:
+        """Return how many records and files gave no document or no text, by what was wrong; only what there was."""
+        counts = {
+            "skipped_records": self.bad_records,
+            "empty_files": self.empty_files,
+            "files_of_other_kinds": self.ignored_files,
+            "documents_without_text": self.textless_documents,
+        }
+        return {name: n for name, n in counts.items() if n}

@@ -116,12 +116,12 @@ import_ = click.Command("import", callback=add.callback, params=add.params, help
 @corpus_options
 @kb_option
 @encoder_options
-@click.option("--source", help="Name of what is kept in step; by default the absolute path of CORPUS.")
-@click.option("--prefix", default="", help="Text to put before each document's id, such as 'handbook/'.")
-@click.option("--adopt", is_flag=True, help="Take over documents of the same id that came from elsewhere.")
-@click.option("--allow-empty", is_flag=True, help="Delete all documents of the source if it is empty or not there.")
-@click.option("--yes", is_flag=True, help="Delete more than half of the source's documents without asking.")
-@click.option("--dry-run", is_flag=True, help="Show what would be added, replaced and deleted, and change nothing.")
+@option("--source", str, "Know the corpus by this name; by default its absolute path.")
+@option("--prefix", str, "Put this text before each document's id, such as handbook/; by default nothing.")
+@option("--adopt", bool, "Take over documents of the same id that came from elsewhere.")
+@option("--allow-empty", bool, "Delete all documents of the source if it is empty or not there.")
+@option("--yes", bool, "Delete more than half of the source's documents without asking.")
+@option("--dry-run", bool, "Show what would be added, replaced and deleted, and change nothing.")
 @json_option
 def sync(
     corpus: tuple[Path, ...],
@@ -132,7 +132,7 @@ def sync(
     device: str,
     dtype: DTypeChoice,
     source: str | None,
-    prefix: str,
+    prefix: str | None,
     adopt: bool,
     allow_empty: bool,
     yes: bool,
@@ -156,7 +156,7 @@ def sync(
     from kbengine.progress import progress_for_terminal
 
     options = SyncOptions(
-        CorpusOptions(corpus, format_name, skip_bad, source, prefix),
+        CorpusOptions(corpus, format_name, skip_bad, source, prefix or ""),
         adopt=adopt,
         allow_empty=allow_empty,
         delete_most=yes,
