@@ -59,7 +59,7 @@ class FieldRow(NamedTuple):
 
 def fields_of_meta(document_id: int, meta: Mapping[str, JSON]) -> list[FieldRow]:
     """The rows of a document's `meta`, each value of a name once, in the order of the table's key."""
-    rows = {FieldRow(name, *typed, document_id) for name, typed in _values("", meta)}
+    rows = {FieldRow(name, *typed, document_id) for name, typed in _values(meta)}
     # The type comes first: it tells 1 from true, and a number is never compared with a text.
     return sorted(rows)
 
@@ -67,22 +67,22 @@ def fields_of_meta(document_id: int, meta: Mapping[str, JSON]) -> list[FieldRow]
 def shown_fields(meta: Mapping[str, JSON]) -> list[tuple[str, str]]:
     """Return the fields that filters can ask for as people read them: each name once, its values joined by commas."""
     shown: dict[str, list[str]] = {}
-    for name, (kind, value) in _values("", meta):
+    for name, (kind, value) in _values(meta):
         shown.setdefault(name, []).append(str(bool(value)).lower() if kind == "boolean" else str(value))
     return [(name, ", ".join(values)) for name, values in shown.items()]
 
 
-def _values(prefix: str, value: JSON | Mapping[str, JSON]) -> Iterator[tuple[str, tuple[FieldType, str | int | float]]]:
-    """Every value below a name with its dotted name; the recursion is as deep as the JSON, which was read likewise."""
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            yield from _values(f"{prefix}.{key}" if prefix else key, below)
-    elif isinstance(value, list):
-        for element in value:
-            if not isinstance(element, (dict, list)):
-                yield from _values(prefix, element)
-    elif value is not None:
-        yield prefix, _typed(value)
+def _values(meta: Mapping[str, JSON]) -> Iterator[tuple[str, tuple[FieldType, str | int | float]]]:
+    """Every value with its dotted name, in the order of the object."""
+    waiting: list[tuple[str, JSON | Mapping[str, JSON]]] = [("", meta)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting.extend((f"{name}.{key}" if name else key, below) for key, below in reversed(value.items()))
+        elif isinstance(value, list):
+            waiting.extend((name, each) for each in reversed(value) if not isinstance(each, (dict, list)))
+        elif value is not None:
+            yield name, _typed(value)
 
 
 def _typed(value: str | float | bool) -> tuple[FieldType, str | int | float]:

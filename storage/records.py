@@ -33,6 +33,8 @@ __all__ = [
     "unpack_offsets",
 ]
 
+_MAX_DEPTH = 100
+_NESTED = (Mapping, list, tuple)
 _NUMBERED = 16
 _NUMBERED_BY_ORDINAL = 32
 
@@ -314,7 +316,19 @@ def to_json(value: object, name: str) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidOptionError(f"{name} is not JSON: {error}; use strings, numbers, lists and objects") from error
     check_text(text, name)
+    _check_depth(value, name)
     return text
+
+
+def _check_depth(value: object, name: str) -> None:
+    """Raise InvalidOptionError for JSON so deep that reading it again could exceed Python's recursion limit."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        below = [each.values() if isinstance(each, Mapping) else each for each in level if isinstance(each, _NESTED)]
+        level = [each for values in below for each in values if isinstance(each, _NESTED)]
+        if not level:
+            return
+    raise InvalidOptionError(f"{name} is nested more than {_MAX_DEPTH} deep; write it flatter")
 
 
 def check_text(value: str, name: str) -> None:

@@ -208,7 +208,10 @@ def _check_storable_meta(meta: Mapping[str, JSON]) -> None:
     try:
         encoded = json.dumps(meta, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as e:
-        raise CorpusError(f"the document's meta cannot be stored as JSON: {e}") from e
+        raise CorpusError(
+            f"the document's meta cannot be stored as JSON: {e}; wanted texts (dates as '2020-01-31'), numbers, true, "
+            "false, lists and objects"
+        ) from e
     # json.dumps writes NUL as an escape, so the escape is what to look for; a text "\\u0000" has two slashes.
     if b"\\u0000" in encoded.replace(b"\\\\", b""):
         raise CorpusError("the document's meta holds a NUL character, wanted text")

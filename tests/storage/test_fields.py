@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pysqlite3 import dbapi2
 
-from storage.errors import StateError
+from storage.errors import InvalidOptionError, StateError
 from storage.field_rows import delete_fields, fields_of_meta, is_date
 from storage.findings import Findings
 from storage.reader import KBReader
@@ -77,6 +77,18 @@ def test_meta_gives_a_row_for_each_value_under_each_name() -> None:
         ("tags", "text", "x"),
         ("tags", "text", "y"),
     ]
+
+
+def test_what_is_nested_too_deep_is_refused_before_anything_is_written(kb: Path) -> None:
+    """It could not be read again; the writer goes on."""
+    deep: JSON = "bottom"
+    for _ in range(101):
+        deep = {"k": deep}
+    with KBWriter.open(kb) as writer:
+        with pytest.raises(InvalidOptionError, match="'deep' is nested more than 100 deep"):
+            writer.add([document("deep", k=deep)])
+        writer.add([document("fine", k=deep["k"]["k"])])  # type: ignore[index, call-overload]
+    assert passing(kb, f"{'.'.join(['k'] * 100)} = 'bottom'") == ["fine"]
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ def _pasted(engine: Engine) -> CorpusDocument:
         form.get("text", ""),
         url=form.get("url", ""),
         doc_id=form.get("id", ""),
+        fields=form.get("fields", ""),
         is_taken=lambda doc_id: _is_taken(engine, doc_id),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import tempfile
 import unicodedata
@@ -14,6 +15,7 @@ from kbengine.corpus.document import CorpusDocument, CorpusPassage, paragraph_pa
 from kbengine.corpus.folder import TextFile, text_document
 from kbengine.corpus.reader import read_corpus
 from kbengine.errors import CorpusError
+from storage.records import JSON
 from web import limits
 from web.page.answer_view import safe_source
 
@@ -23,16 +25,17 @@ if TYPE_CHECKING:
 TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
 LINES_SUFFIXES = (".jsonl", ".ndjson", ".json")
 ACCEPTED = (*TEXT_SUFFIXES, *LINES_SUFFIXES)
+_FIELDS_WANTED = """wanted an object such as {"source": "manual", "tags": ["new"]}"""
 _UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def pasted_document(
-    title: str, text: str, *, url: str = "", doc_id: str = "", is_taken: Callable[[str], bool]
+    title: str, text: str, *, url: str = "", doc_id: str = "", fields: str = "", is_taken: Callable[[str], bool]
 ) -> CorpusDocument:
     """Return the document of a pasted text, paragraphs parted by blank lines; without an id it gets a free one.
 
     Raises:
-        CorpusError: title or text is blank, or the address is none of the web.
+        CorpusError: title or text is blank, the address is none of the web, or the fields are no JSON object.
     """
     if not title.strip() or not text.strip():
         missing = "title" if not title.strip() else "text"
@@ -49,9 +52,20 @@ def pasted_document(
         _checked_id(doc_id.strip()) if doc_id.strip() else free_id(title, is_taken),
         title.strip(),
         url.strip() or None,
-        {},
+        _fields(fields),
         tuple(passages),
     )
+
+
+def _fields(text: str) -> dict[str, JSON]:
+    """The fields of a document as they were typed."""
+    try:
+        value = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"the fields cannot be read as JSON ({error}); {_FIELDS_WANTED}") from error
+    if not isinstance(value, dict):
+        raise CorpusError(f"the fields are {text.strip()[:80]!r}; {_FIELDS_WANTED}")
+    return value
 
 
 def uploaded_documents(files: Iterable[FileStorage]) -> list[CorpusDocument]:

@@ -45,6 +45,16 @@ def test_a_pasted_document_is_stored_and_shown(client, engine):
     assert "The document is stored" in text(client.get(response.headers["Location"]))
 
 
+def test_a_pasted_document_may_carry_fields(client, engine):
+    """As a JSON object; anything else comes back with what was wanted."""
+    sent = {"title": "Mole", "text": "One.", "fields": '{"source": "manual", "tags": ["a"]}'}
+    client.post("/documents", data=sent)
+    refused = [client.post("/documents", data={**sent, "fields": each}) for each in ("[1]", "{", "[" * 9_999)]
+
+    assert engine.stored["mole"].meta == {"source": "manual", "tags": ["a"]} and len(engine.stored) == 2
+    assert all(each.status_code == 400 and "wanted an object such as" in text(each) for each in refused)
+
+
 def test_an_id_that_is_taken_is_not_overwritten_silently(client, engine):
     """The form comes back with what was typed; 'Replace' has to be ticked."""
     sent = {"title": "New", "text": "New text.", "id": "vell"}
