@@ -78,7 +78,7 @@ def _values(meta: Mapping[str, JSON]) -> Iterator[tuple[str, tuple[FieldType, st
     while waiting:
         name, value = waiting.pop()
         if isinstance(value, Mapping):
-            waiting.extend((f"{name}.{key}" if name else key, below) for key, below in reversed(value.items()))
+            waiting.extend((f"{name}.{key}" if name else key, below) for key, below in reversed([*value.items()]))
         elif isinstance(value, list):
             waiting.extend((name, each) for each in reversed(value) if not isinstance(each, (dict, list)))
         elif value is not None:
