@@ -1,19 +1,20 @@
-"""Progress of long work: what library code reports to, and the bar that people see."""
+"""Progress of long work: what library code reports to, the bar that people see, and the lines of a log."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
 class ProgressSink(Protocol):
-    """Something that shows progress: the bar on a terminal, or nothing."""
+    """Something that shows progress: the bar on a terminal, a line a minute elsewhere, or nothing."""
 
     def begin(self, what: str, total: float | None, unit: str) -> None:
         """Start a stage of `total` units (None: unknown); it ends the stage before."""
@@ -95,11 +96,68 @@ class ProgressBar:
             self._progress.update(self._task, completed=total if total is not None else 1, total=total or 1)
 
 
+class ProgressLines:
+    """Writes a line now and then: how far the stage is, its rate and the time left; short work leaves no line.
+
+    Example:
+        encoding passages: 35% after 5 min, about 9 min left; 12,345 documents, 9,800 tokens/s
+    """
+
+    def __init__(self, stream: IO[str], *, every_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._every_s = every_s
+        self._clock = clock
+        self._written_s = clock()
+        self._stage = ""
+
+    def begin(self, what: str, total: float | None, unit: str) -> None:
+        """Start a stage; it is named at once when the last line is a while ago, as it may itself be silent."""
+        self._stage, self._total, self._unit = what, total, unit
+        self._began_s = self._clock()
+        self._done = self._done_before = 0.0
+        if self._is_due():
+            self._write(f"{what} begins")
+
+    def advance(self, amount: float, note: str = "") -> None:
+        """Count what is done, and write a line when it is time."""
+        self._done += amount
+        elapsed_s = self._clock() - self._began_s
+        if elapsed_s < 1:
+            self._done_before = self._done  # by the run that this one goes on with
+        elif self._is_due():
+            rate = (self._done - self._done_before) / elapsed_s
+            line = f"{self._stage}: "
+            if self._total:
+                line += f"{min(1.0, self._done / self._total):.0%} "
+            line += f"after {_duration(elapsed_s)}"
+            if self._total and rate > 0:
+                line += f", about {_duration(max(0.0, self._total - self._done) / rate)} left"
+            note = note or (f"{rate:,.3g} {self._unit}/s" if self._unit else "")
+            self._write(f"{line}; {note}" if note else line)
+
+    def _is_due(self) -> bool:
+        return self._clock() - self._written_s >= self._every_s
+
+    def _write(self, line: str) -> None:
+        self._written_s = self._clock()
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
 @contextmanager
 def progress_for_terminal(*, quiet: bool = False) -> Iterator[ProgressSink]:
-    """Give a bar when stderr is a terminal and `quiet` is not set, else a sink that shows nothing."""
-    if quiet or not sys.stderr.isatty():
+    """Show progress on stderr: a bar on a terminal, a line a minute in a log, nothing at all if it is to be quiet."""
+    if quiet:
         yield NoProgress()
-        return
-    with ProgressBar() as bar:
-        yield bar
+    elif not sys.stderr.isatty():
+        yield ProgressLines(sys.stderr)
+    else:
+        with ProgressBar() as bar:
+            yield bar

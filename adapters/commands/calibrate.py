@@ -69,7 +69,7 @@ def calibrate(
         forget(kb, task) if reset else show_stored(output, kb, task, plot, encoder=encoder)
         return
     options = CalibrateOptions(fit_weights, threshold_for, rows, seed)
-    found = fit(kb, files, task, options, plot, as_json=as_json, dry_run=dry_run, encoder=encoder)
+    found = fit(kb, files, task, options, plot, dry_run=dry_run, encoder=encoder)
     show_calibration(output, found)
 
 
@@ -80,7 +80,6 @@ def fit(
     options: Any,
     plot: Path | None,
     *,
-    as_json: bool,
     dry_run: bool,
     encoder: str | None = None,
 ) -> TaskCalibration:
@@ -95,7 +94,7 @@ def fit(
         checked_path(plot)
     task = task or _common_task(files)
     with KnowledgeBase.open(kb, encoder) as knowledge_base:
-        with progress_for_terminal(quiet=as_json) as progress:
+        with progress_for_terminal() as progress:
             found = run(knowledge_base, files, task, options=options, progress=progress, notice=_tell)
         if plot is not None:
             _plot(found, plot)

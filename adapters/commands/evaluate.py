@@ -80,7 +80,7 @@ def pipeline(
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbengine-")))
         folder.mkdir(parents=True, exist_ok=True)
         knowledge_base = stack.enter_context(KnowledgeBase.open(kb))
-        progress = stack.enter_context(progress_for_terminal(quiet=as_json))
+        progress = stack.enter_context(progress_for_terminal())
         reports = [
             run_pipeline(knowledge_base, model, path, folder, task=task, options=options, progress=progress)
             for path in dev

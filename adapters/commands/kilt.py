@@ -71,7 +71,7 @@ def predict(
     options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict, threshold, strategy=strategy)
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
-    with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal(quiet=as_json) as progress:
+    with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal() as progress:
         notices = _Notices()
         report = predict_file(
             knowledge_base, inputs, path, task=task, options=options, progress=progress, notice=notices.take

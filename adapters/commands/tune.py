@@ -101,7 +101,7 @@ def tune(kb: Path, name: str, as_json: bool, **given: Any) -> None:
     from kbengine.terminal.console import Output
 
     request = tune_request(kb, name, **given)
-    with progress_for_terminal(quiet=as_json) as progress, stop_on_interrupt() as stop:
+    with progress_for_terminal() as progress, stop_on_interrupt() as stop:
         facts = tune_files(request, progress=progress, stop=stop, notice=lambda text: click.echo(text, err=True))
     show_tuned(Output(sys.stdout, as_json=as_json), facts)
 

@@ -160,7 +160,7 @@ def import_command(kb: Path, tables: tuple[Path, ...], source: AliasSource, skip
     from kbengine.build.alias_import import import_aliases
     from kbengine.progress import progress_for_terminal
 
-    with progress_for_terminal(quiet=as_json) as progress:
+    with progress_for_terminal() as progress:
         report = import_aliases(kb, tables, source=source, skip_bad=skip_bad, progress=progress)
     for skipped in report.first_skipped:
         click.echo(f"skipped: {skipped}", err=True)

@@ -63,7 +63,7 @@ def build(
     model = Encoder.load(encoder or "minilm-phrase", device=device, dtype=dtype)
     if no_sparse:
         model = model.without_sparse()
-    with progress_for_terminal(quiet=as_json) as progress:
+    with progress_for_terminal() as progress:
         report = build_kb(
             CorpusOptions(corpus, format_name, skip_bad),
             kb,
@@ -103,7 +103,7 @@ def add(
     from kbengine.progress import progress_for_terminal
 
     model = _encoder_for(kb, encoder, device, dtype)
-    with progress_for_terminal(quiet=as_json) as progress:
+    with progress_for_terminal() as progress:
         report = add_corpus(CorpusOptions(corpus, format_name, skip_bad), kb, encoder=model, progress=progress)
     standard_output(as_json=as_json).facts(describe(report, corpus))
     _show_skipped(report.corpus)
@@ -162,7 +162,7 @@ def sync(
         delete_most=yes,
         dry_run=dry_run,
     )
-    with progress_for_terminal(quiet=as_json) as progress:
+    with progress_for_terminal() as progress:
         report = sync_kb(kb, options, encoder=lambda: _encoder_for(kb, encoder, device, dtype), progress=progress)
     output = standard_output(as_json=as_json)
     ids = {"add": report.added, "change": report.changed, "delete": report.deleted}

@@ -101,6 +101,6 @@ def dump(
 
     source = DumpSource(dump, index, metadata)
     model = Encoder.load(encoder, device=device, dtype=dtype)
-    with progress_for_terminal(quiet=as_json) as progress:
+    with progress_for_terminal() as progress:
         report = import_dump(source, kb, encoder=model, filter_threshold=filter_threshold, progress=progress)
     standard_output(as_json=as_json).facts(report.facts())

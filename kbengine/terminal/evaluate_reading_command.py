@@ -78,7 +78,7 @@ def reading(
     if encoder is None and reader_path is None:
         encoder = "minilm-phrase"
     options = ReadingOptions(small_corpus, no_answer_threshold, FilterOptions(keep_fraction=keep_fraction))
-    with progress_for_terminal(quiet=as_json) as progress:
+    with progress_for_terminal() as progress:
         found = read_training_files(data, DataOptions(pages=pages), progress=progress)
         report = evaluate_reading(
             found.examples[:limit],

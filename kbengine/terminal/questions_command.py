@@ -73,7 +73,7 @@ def questions(
     from kbengine.progress import progress_for_terminal
 
     source = CorpusOptions(corpus, format_name, skip_bad)
-    with progress_for_terminal(quiet=as_json) as progress:
+    with progress_for_terminal() as progress:
         written = generate_questions(source, out, _options(**of), overwrite=overwrite, progress=progress)
     standard_output(as_json=as_json).facts(written.facts())
     for bad in written.corpus.bad:

@@ -67,7 +67,7 @@ def reindex(
     if out is None and not yes:
         for lost in ("int8 vectors",) * drop_vectors + ("sparse rows",) * drop_sparse:
             _confirm(kb, lost)
-    with progress_for_terminal(quiet=as_json) as progress:
+    with progress_for_terminal() as progress:
         report = reindex_kb(kb, options, out=out, progress=progress)
     standard_output(as_json=as_json).facts(report.facts())
 

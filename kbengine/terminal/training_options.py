@@ -117,7 +117,7 @@ def run_training(
     options = read_recipe(kind, recipe, [*named, *(parse_override(each) for each in settings)])
     keep_freed_memory()
     processes = join_processes(options.loop.device)
-    with progress_for_terminal(quiet=as_json or not processes.is_main) as progress, stop_on_interrupt() as stop:
+    with progress_for_terminal(quiet=not processes.is_main) as progress, stop_on_interrupt() as stop:
         trained = train_model(options, out, resume=resume, processes=processes, progress=progress, stop=stop)
     if processes.is_main:
         show_unusable(trained.data, trained.notes)
