@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from kbengine.encoders.encoder import Encoder, PassageText
 from kbengine.learning.data.examples import TrainingExample
-from kbengine.learning.data.mining import MinedPassage, is_negative, query_text
-from kbengine.learning.data.passage_index import PassageIndex
+from kbengine.learning.data.mining import is_negative, query_text
+from kbengine.learning.data.passage_index import IndexedPassage, PassageIndex
 from kbengine.learning.reading.small_corpus import PhraseCorpus
 
 Scores = Literal["phrase", "passage"]
@@ -39,7 +39,7 @@ class Contrast:
 def contrast(
     encoder: Encoder,
     examples: Sequence[TrainingExample],
-    passages: Sequence[MinedPassage],
+    passages: Sequence[IndexedPassage],
     *,
     scores: Scores,
     temperature: float = 0.05,
@@ -93,7 +93,7 @@ def passage_scores(
     return np.array([-np.inf if phrase is None else phrase.score for phrase in found])
 
 
-def hard_negatives(examples: Sequence[TrainingExample], passages: Sequence[MinedPassage]) -> list[list[PassageText]]:
+def hard_negatives(examples: Sequence[TrainingExample], passages: Sequence[IndexedPassage]) -> list[list[PassageText]]:
     """Return for each question the best BM25 passages of other documents without its answers."""
     index = PassageIndex([passage.text for passage in passages])
     ranked = index.best([query_text(example.query) for example in examples], 10 * N_NEGATIVES)

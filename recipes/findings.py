@@ -18,9 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.config import Architecture
 from kbengine.encoders.encoder import Encoder
-from kbengine.learning.data.mining import MinedPassage
+from kbengine.learning.data.passage_index import IndexedPassage, indexed_passages
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
 from kbengine.learning.loop.memory import keep_freed_memory
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
@@ -29,7 +30,7 @@ from kbengine.learning.phrases.phrase_task import LossOptions
 from kbengine.learning.reading.evaluation import ReadingOptions, evaluate_reading
 from kbengine.learning.runs.data_section import DataSection
 from kbengine.learning.runs.encoder import EncoderRecipe
-from kbengine.learning.runs.examples import Examples, adapt_examples, corpus_passages, read_examples
+from kbengine.learning.runs.examples import Examples, adapt_examples, read_examples
 from kbengine.learning.runs.reader import ReaderRecipe
 from kbengine.learning.runs.run import train_model
 from kbengine.progress import ProgressSink, progress_for_terminal
@@ -179,12 +180,12 @@ class Findings:
         found = contrast(encoder, some, list(self.passages()), scores=row.scores, seed=self.scale.seed)
         return {**scores, "L_topic": found.topic, "L_hard": found.hard, "n_contrast": found.n}
 
-    def passages(self) -> Iterator[MinedPassage]:
+    def passages(self) -> Iterator[IndexedPassage]:
         """Give every passage of the development examples and of the pages."""
         for example in self.dev:
-            yield MinedPassage(example.doc_id, example.title, example.passage)
+            yield IndexedPassage(example.doc_id, example.title, example.passage)
         if self.data.pages:
-            yield from corpus_passages(DataSection(pages=self.data.pages))
+            yield from indexed_passages(document for document, _ in read_corpus(self.data.pages))
 
     def with_generated(self) -> Examples:
         """Return the examples and generated questions: rows of a file, or else cloze questions of the pages."""

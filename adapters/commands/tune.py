@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,14 +115,8 @@ def tune_request(
     tasks: tuple[Task, ...],
     dev: tuple[Path, ...],
     dev_tasks: tuple[Task, ...],
-    limit: int | None,
-    dev_limit: int | None,
     measure: Measure | None,
     signals: Signals,
-    calibrate: bool,
-    run: Path | None,
-    overwrite: bool,
-    resume: bool,
     recipe: Path | None,
     settings: tuple[str, ...],
     **given: Any,
@@ -133,6 +128,7 @@ def tune_request(
     from kbengine.learning.loop.recipe import parse_override
     from kbengine.learning.tuning.options import read_tuning_options
 
+    own = {each.name: given.pop(each.name) for each in fields(TuneRequest) if each.name in given}
     chosen = [(_SECTION_OF.get(option, option), value) for option, value in given.items() if value is not None]
     options = read_tuning_options(recipe, [*chosen, *(parse_override(each) for each in settings)])
     one_task = tasks[:1] if len(set(tasks)) == 1 else ()
@@ -141,14 +137,9 @@ def tune_request(
         name=name,
         train=tuple(task_files(train, tasks)),
         dev=tuple(task_files(dev, dev_tasks or one_task)),
-        limit=limit,
-        dev_limit=dev_limit,
         score=ScoreOptions(measure or usual_measure(options.loss), signals),
         options=options,
-        calibrate=calibrate,
-        run=run,
-        overwrite=overwrite,
-        resume=resume,
+        **own,
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from kbengine.encoders.config import CONFIG_FILE, JSON, EncoderConfig
 from kbengine.encoders.model import QUERY_PREFIX, PhraseModel, empty_model
@@ -85,7 +85,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     config = EncoderConfig.from_json(_parse_json(texts[CONFIG_FILE], directory / CONFIG_FILE))
     truecaser = _read_truecaser(directory, config)
     weights = _read_weights(directory / WEIGHTS_FILE)
-    _check_weights(weights, config, directory / WEIGHTS_FILE)
+    _check_encoder(weights, config, directory / WEIGHTS_FILE)
     whole, passages = fingerprints(config, texts[TOKENIZER_FILE], weights, truecaser)
     return Checkpoint(config, texts[TOKENIZER_FILE], weights, whole, passages, truecaser)
 
@@ -122,7 +122,7 @@ def write_checkpoint(
     if directory.exists():
         raise EncoderError(f"{directory} already exists; choose another directory or remove it first")
     decoded = {name: tensor.detach().to("cpu", torch.float32) for name, tensor in weights.items()}
-    _check_weights(decoded, config, directory)
+    _check_encoder(decoded, config, directory)
     _check_finite(decoded, directory)
     there = {} if like is None else _read_stored(like / WEIGHTS_FILE)
     stored: dict[str, Tensor] = {}
@@ -240,16 +240,24 @@ def _decode(name: str, tensor: Tensor, scale: Tensor | None, path: Path) -> Tens
     return tensor.float()
 
 
-def _check_weights(weights: Mapping[str, Tensor], config: EncoderConfig, source: Path) -> None:
-    expected = {name: tuple(tensor.shape) for name, tensor in empty_model(config).state_dict().items()}
+def check_weights(weights: Mapping[str, Tensor], model: nn.Module, kind: str, source: Path) -> None:
+    """Refuse tensors that are not the model's: missing, unexpected, of another shape.
+
+    Args:
+        weights: the tensors by name.
+        model: on any device, also on none.
+        kind: what errors call it.
+        source: where the tensors are from.
+
+    Raises:
+        EncoderError: a tensor is missing, unexpected or of another shape.
+    """
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     if missing := expected.keys() - weights.keys():
-        raise EncoderError(
-            f"{source} lacks {_some(missing)} of the {config.architecture} architecture; use the whole checkpoint"
-        )
+        raise EncoderError(f"{source} lacks {_some(missing)} of {kind}; use the whole checkpoint")
     if unexpected := weights.keys() - expected.keys():
         raise EncoderError(
-            f"{source} holds {_some(unexpected)}, unknown to the {config.architecture} architecture with "
-            f"{config.backbone.num_hidden_layers} layers; correct config.json or remove the tensors"
+            f"{source} holds {_some(unexpected)}, unknown to {kind}; correct config.json or remove the tensors"
         )
     misshapen = [
         f"{name} is {tuple(tensor.shape)}, wanted {expected[name]}"
@@ -258,6 +266,11 @@ def _check_weights(weights: Mapping[str, Tensor], config: EncoderConfig, source:
     ]
     if misshapen:
         raise EncoderError(f"{source} does not fit its configuration: {_some(misshapen)}; correct config.json")
+
+
+def _check_encoder(weights: Mapping[str, Tensor], config: EncoderConfig, source: Path) -> None:
+    kind = f"the {config.architecture} architecture with {config.backbone.num_hidden_layers} layers"
+    check_weights(weights, empty_model(config), kind, source)
 
 
 def _check_finite(tensors: Mapping[str, Tensor], source: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Any, Literal, TypeVar, get_args
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from kbengine.errors import EncoderError
 
@@ -81,9 +81,9 @@ class EncoderConfig:
         if self.architecture not in ARCHITECTURES:
             raise EncoderError(f"architecture is {self.architecture!r}, wanted one of {', '.join(ARCHITECTURES)}")
         for name in ("max_passage_tokens", "max_phrase_tokens"):
-            _require_int(f"{name}", getattr(self, name), 1)
-        _require_int("max_title_tokens", self.max_title_tokens, 0)
-        _require_int("passage_token_type", self.passage_token_type, 0)
+            require_int(f"{name}", getattr(self, name), 1)
+        require_int("max_title_tokens", self.max_title_tokens, 0)
+        require_int("passage_token_type", self.passage_token_type, 0)
         if not isinstance(self.uncased, bool):
             raise EncoderError(f"uncased is {self.uncased!r}, wanted true or false; correct config.json")
         if self.passage_token_type >= self.backbone.type_vocab_size:
@@ -118,20 +118,24 @@ class EncoderConfig:
         Raises:
             EncoderError: a key is unknown, missing, or its value is not what it may be.
         """
-        values = _keys(cls, value, "config.json")
-        values["backbone"] = BackboneConfig(**_keys(BackboneConfig, values["backbone"], "config.json, backbone"))
-        if "max_query_tokens" in values:
-            limits = _keys(QueryLimits, values["max_query_tokens"], "config.json, max_query_tokens")
-            values["max_query_tokens"] = QueryLimits(**limits)
-        return cls(**values)
+        return config_of(cls, value, "config.json")
 
     def to_json(self) -> JSON:
         """Return what `config.json` holds."""
         return asdict(self)
 
 
-def _keys(kind: type[S], value: object, where: str) -> JSON:
-    """Return the mapping's items once its keys are those of the dataclass."""
+def config_of(kind: type[S], value: object, where: str) -> S:
+    """Return the dataclass that parsed JSON holds, with those in it; unknown and missing keys are refused.
+
+    Args:
+        kind: a dataclass, which checks its values itself.
+        value: the parsed JSON.
+        where: what errors say that it stands in.
+
+    Raises:
+        EncoderError: a key is unknown, missing, or its value is not what it may be.
+    """
     if not isinstance(value, Mapping):
         raise EncoderError(f"{where} holds {type(value).__name__}, wanted an object with named values")
     known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]  # the callers pass dataclasses only
@@ -143,7 +147,13 @@ def _keys(kind: type[S], value: object, where: str) -> JSON:
     required = {name for name, f in known.items() if f.default is MISSING and f.default_factory is MISSING}
     if missing := sorted(required - set(value)):
         raise EncoderError(f"{where} lacks {', '.join(missing)}; add what the model was trained with")
-    return dict(value)
+    types = get_type_hints(kind)
+    return kind(
+        **{
+            name: config_of(types[name], each, f"{where}, {name}") if is_dataclass(types[name]) else each
+            for name, each in value.items()
+        }
+    )
 
 
 def _require_positive(options: object, prefix: str, *, except_for: tuple[str, ...] = ()) -> None:
@@ -155,9 +165,10 @@ def _require_positive(options: object, prefix: str, *, except_for: tuple[str, ..
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
                 raise EncoderError(f"{prefix}{f.name} is {value!r}, wanted a small positive number")
         else:
-            _require_int(f"{prefix}{f.name}", value, 1)
+            require_int(f"{prefix}{f.name}", value, 1)
 
 
-def _require_int(name: str, value: object, least: int) -> None:
+def require_int(name: str, value: object, least: int) -> None:
+    """Raise EncoderError unless the value is a whole number from `least` up."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise EncoderError(f"{name} is {value!r}, wanted a whole number from {least} up; correct config.json")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, get_args
 
+from kbengine.encoders.config import require_int
 from kbengine.errors import EncoderError
 
 Side = Literal["start", "end"]
@@ -39,9 +40,7 @@ class SparseConfig:
 
     def __post_init__(self) -> None:
         for name in ("hidden_size", "head_size"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise EncoderError(f"{name} is {value!r}, wanted a whole number from 1 up")
+            require_int(name, getattr(self, name), 1)
         if not self.orders or list(self.orders) != sorted(set(self.orders)) or not set(self.orders) <= {1, MAX_ORDER}:
             raise EncoderError(f"orders is {self.orders!r}, wanted 1, 2 or both, rising")
         if not isinstance(self.shared_heads, bool):

@@ -5,23 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kbengine.encoders.query_input import DialogueInput, MentionInput, QueryInput, QuestionInput, SlotInput
 from kbengine.errors import TrainingDataError
 from kbengine.learning.data.examples import TrainingExample
-from kbengine.learning.data.passage_index import PassageIndex
+from kbengine.learning.data.passage_index import IndexedPassage, PassageIndex
 from kbengine.progress import NoProgress, ProgressSink
 
 Kind = Literal["bm25", "same-phrase"]
-
-
-class MinedPassage(NamedTuple):
-    """A passage that may be mined, with its document's id and title."""
-
-    doc_id: str
-    title: str
-    text: str
 
 
 _DEPTH = 50
@@ -31,7 +23,7 @@ _CHUNK = 1024
 
 def mine_negatives(
     examples: Sequence[TrainingExample],
-    passages: Sequence[MinedPassage],
+    passages: Sequence[IndexedPassage],
     kind: Kind,
     *,
     n: int = 1,
@@ -70,7 +62,7 @@ def mine_negatives(
     return mined
 
 
-def _with_negatives(example: TrainingExample, chosen: Sequence[MinedPassage], n: int) -> TrainingExample:
+def _with_negatives(example: TrainingExample, chosen: Sequence[IndexedPassage], n: int) -> TrainingExample:
     """Return the example with its own negatives and then mined ones, at least its own and at most n; each text once."""
     titles = dict(zip(example.negatives, example.negative_titles or [""] * len(example.negatives), strict=True))
     for each in chosen:

@@ -6,12 +6,12 @@ Distant supervision: the best BM25 passage in which an answer stands is taken fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kbengine.corpus.document import CorpusDocument
 from kbengine.encoders.query_input import QuestionInput
 from kbengine.learning.data.examples import TrainingExample
-from kbengine.learning.data.passage_index import PassageIndex
+from kbengine.learning.data.passage_index import PassageIndex, indexed_passages
 from kbengine.learning.data.places import occurrences
 from kbengine.learning.data.report import FileReport, UnusableRowError
 
@@ -20,22 +20,11 @@ DEPTH = 20
 _CHUNK = 512
 
 
-class _Passage(NamedTuple):
-    doc_id: str
-    title: str
-    text: str
-
-
 class EvidenceCorpus:
     """The passages of a corpus in memory, but for those of excluded documents."""
 
     def __init__(self, documents: Iterator[CorpusDocument], exclude: frozenset[str]) -> None:
-        self.passages = [
-            _Passage(document.doc_id, document.title, passage.text)
-            for document in documents
-            if document.doc_id not in exclude
-            for passage in document.passages
-        ]
+        self.passages = indexed_passages(documents, exclude)
         self._index = PassageIndex([f"{each.title} {each.text}" for each in self.passages])
 
     def examples(self, rows: Iterator[Mapping[str, Any]], report: FileReport, source: str) -> Iterator[TrainingExample]:

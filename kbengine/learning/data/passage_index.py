@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+from kbengine.corpus.document import CorpusDocument
 from kbengine.errors import MissingExtraError
+
+
+class IndexedPassage(NamedTuple):
+    """A passage with its document's id and title."""
+
+    doc_id: str
+    title: str
+    text: str
+
+
+def indexed_passages(
+    documents: Iterable[CorpusDocument], exclude: frozenset[str] = frozenset()
+) -> list[IndexedPassage]:
+    """Return the passages of the documents, but for those whose ids are excluded."""
+    return [
+        IndexedPassage(document.doc_id, document.title, passage.text)
+        for document in documents
+        if document.doc_id not in exclude
+        for passage in document.passages
+    ]
 
 
 class PassageIndex:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,12 +13,12 @@ from kbengine.corpus.compression import CorpusFile
 from kbengine.corpus.reader import read_corpus
 from kbengine.errors import InvalidOptionError, TrainingDataError
 from kbengine.learning.data.examples import TrainingExample
-from kbengine.learning.data.kilt import RowKind, gold_places, kilt_examples, kind_of_row, kind_of_rows
+from kbengine.learning.data.kilt import gold_places, kilt_examples, kind_of_row, kind_of_rows
 from kbengine.learning.data.natural_questions import dpr_example, simplified_example
 from kbengine.learning.data.open_questions import EvidenceCorpus
 from kbengine.learning.data.pages import PageStore
 from kbengine.learning.data.report import DataReport, FileReport, UnusableRowError
-from kbengine.learning.data.squad import squad_examples
+from kbengine.learning.data.squad import squad_example, squad_rows
 from kbengine.learning.data.zero_shot import MIN_FIELDS, zero_shot_example
 from kbengine.progress import NoProgress, ProgressSink
 
@@ -135,32 +134,31 @@ def _examples(
 ) -> Iterator[TrainingExample]:
     """Give the examples of one file, each row counted."""
     source = _source(path)
+    rows: Iterable[Any]
+    make: Callable[[Any], Iterable[TrainingExample]]
     if kind == "squad":
-        value = _whole_json(path)
-        if not isinstance(value, Mapping):
-            raise TrainingDataError(f"{path}: holds {type(value).__name__}, wanted an object with 'data'")
-        yield from squad_examples(value, report, source)
-        return
-    if kind == "zero-shot":
-        with CorpusFile(path) as file:
-            while line := file.readline():
-                report.rows += 1
-                text = line.decode("utf-8", errors="replace").rstrip("\r\n")
-                yield from _one(
-                    partial(zero_shot_example, text, report, source, as_questions=options.as_questions), report
-                )
-        return
-    if kind == "kilt":
-        task = kind_of_rows(islice(_json_lines(path), _HEAD_ROWS))
-        for row in _json_lines(path):
-            report.rows += 1
-            yield from _kilt(row, kind_of_row(row, task), pages, report, source, options)
-        return
-    rows = _json_lines(path) if kind == "natural-questions" else iter(_json_list(path))
-    make = simplified_example if kind == "natural-questions" else dpr_example
+        rows, make = squad_rows(_whole_json(path), str(path)), lambda row: [squad_example(row, report, source)]
+    elif kind == "zero-shot":
+        rows = (line.decode("utf-8", errors="replace").rstrip("\r\n") for line in _lines(path))
+        make = lambda line: [zero_shot_example(line, report, source, as_questions=options.as_questions)]  # noqa: E731
+    elif kind == "kilt":
+        task, n, exclude = kind_of_rows(islice(_json_lines(path), _HEAD_ROWS)), options.max_passages, options.exclude
+        rows = _json_lines(path)
+        make = lambda row: kilt_examples(  # noqa: E731
+            row, kind_of_row(row, task), pages, report, source, exclude=exclude, max_passages=n
+        )
+    elif kind == "natural-questions":
+        rows, make = _json_lines(path), lambda row: [simplified_example(row, report, source)]
+    else:
+        rows, make = _json_list(path), lambda row: [dpr_example(row, report, source)]
     for row in rows:
         report.rows += 1
-        yield from _one(partial(make, row, report, source), report)
+        try:
+            for example in make(row):
+                report.examples += 1
+                yield example
+        except UnusableRowError as e:
+            report.refuse(e)
 
 
 def _evidence(formats: Sequence[tuple[Path, DataFormat]], options: DataOptions) -> EvidenceCorpus | None:
@@ -175,34 +173,6 @@ def _evidence(formats: Sequence[tuple[Path, DataFormat]], options: DataOptions) 
 
 def _source(path: Path) -> str:
     return path.name.partition(".")[0]
-
-
-def _one(make: partial[TrainingExample], report: FileReport) -> Iterator[TrainingExample]:
-    try:
-        example = make()
-    except UnusableRowError as e:
-        report.refuse(e)
-    else:
-        report.examples += 1
-        yield example
-
-
-def _kilt(
-    row: Mapping[str, Any],
-    task: RowKind,
-    pages: PageStore,
-    report: FileReport,
-    source: str,
-    options: DataOptions,
-) -> Iterator[TrainingExample]:
-    try:
-        for example in kilt_examples(
-            row, task, pages, report, source, exclude=options.exclude, max_passages=options.max_passages
-        ):
-            report.examples += 1
-            yield example
-    except UnusableRowError as e:
-        report.refuse(e)
 
 
 def _wanted_pages(formats: Sequence[tuple[Path, DataFormat]], options: DataOptions) -> set[str]:
@@ -221,19 +191,22 @@ def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
     Raises:
         TrainingDataError: a line is no JSON object.
     """
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as e:
+            raise TrainingDataError(f"{path}:{number}: is not JSON ({e}); correct or remove the line") from e
+        if not isinstance(value, Mapping):
+            raise TrainingDataError(f"{path}:{number}: holds {type(value).__name__}, wanted an object a line")
+        yield value
+
+
+def _lines(path: Path) -> Iterator[bytes]:
     with CorpusFile(path) as file:
-        number = 0
         while line := file.readline():
-            number += 1
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line)
-            except ValueError as e:
-                raise TrainingDataError(f"{path}:{number}: is not JSON ({e}); correct or remove the line") from e
-            if not isinstance(value, Mapping):
-                raise TrainingDataError(f"{path}:{number}: holds {type(value).__name__}, wanted an object a line")
-            yield value
+            yield line
 
 
 def _json_list(path: Path) -> list[Mapping[str, Any]]:

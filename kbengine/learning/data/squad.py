@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbengine.corpus.span import Span
 from kbengine.encoders.query_input import QuestionInput
@@ -13,47 +13,52 @@ from kbengine.learning.data.places import checked_span
 from kbengine.learning.data.report import FileReport, UnusableRowError
 
 
-def squad_examples(value: Mapping[str, Any], report: FileReport, source: str) -> Iterator[TrainingExample]:
-    """Give an example for each question; those marked impossible (v2.0) come without answers.
+class SquadRow(NamedTuple):
+    """One question, and the paragraph that it is about."""
 
-    Answers that several annotators gave are all kept, each once.
+    title: str
+    context: str
+    question: Mapping[str, Any]
 
-    Args:
-        value: the parsed file.
-        report: where rows are counted.
-        source: the data set's name.
+
+def squad_rows(value: object, file: str) -> Iterator[SquadRow]:
+    """Give the questions of a parsed file with their paragraphs.
 
     Raises:
         TrainingDataError: the structure is not SQuAD's.
     """
-    for article in _list(value, "data", report.file):
+    if not isinstance(value, Mapping):
+        raise TrainingDataError(f"{file}: holds {type(value).__name__}, wanted an object with 'data'")
+    for article in _list(value, "data", file):
         title = str(article.get("title", "")).replace("_", " ")
-        for paragraph in _list(article, "paragraphs", report.file):
+        for paragraph in _list(article, "paragraphs", file):
             context = paragraph.get("context")
             if not isinstance(context, str):
-                raise TrainingDataError(f"{report.file}: a paragraph of {title!r} has no `context`, wanted SQuAD JSON")
-            for row in _list(paragraph, "qas", report.file):
-                report.rows += 1
-                try:
-                    example = _example(row, title, context, report, source)
-                except UnusableRowError as e:
-                    report.refuse(e)
-                else:
-                    report.examples += 1
-                    yield example
+                raise TrainingDataError(f"{file}: a paragraph of {title!r} has no `context`, wanted SQuAD JSON")
+            for question in _list(paragraph, "qas", file):
+                yield SquadRow(title, context, question)
 
 
-def _example(row: Mapping[str, Any], title: str, context: str, report: FileReport, source: str) -> TrainingExample:
-    row_id = str(row.get("id", f"{source}-{report.rows}"))
-    question = row.get("question")
+def squad_example(row: SquadRow, report: FileReport, source: str) -> TrainingExample:
+    """Return the example of a question; one marked impossible (v2.0) comes without answers.
+
+    Answers that several annotators gave are all kept, each once.
+
+    Raises:
+        UnusableRowError: the row gives no example.
+    """
+    title, context, given = row
+    row_id = str(given.get("id", f"{source}-{report.rows}"))
+    question = given.get("question")
     if not isinstance(question, str) or not question.strip():
         raise UnusableRowError("no question", row_id)
     if not context.strip():
         raise UnusableRowError("empty passage", row_id)
-    if row.get("is_impossible"):
-        return TrainingExample(row_id, QuestionInput(question), title, context, (), answerable=False, source=source)
+    query = QuestionInput(question)
+    if given.get("is_impossible"):
+        return TrainingExample(row_id, query, title, context, (), answerable=False, source=source)
     spans: dict[Span, None] = {}
-    answers = row.get("answers") or []
+    answers = given.get("answers") or []
     for answer in answers:
         text, start = answer.get("text"), answer.get("answer_start")
         if isinstance(text, str) and isinstance(start, int) and text.strip():
@@ -62,7 +67,7 @@ def _example(row: Mapping[str, Any], title: str, context: str, report: FileRepor
                 spans[span] = None
     if not spans:
         raise UnusableRowError("answer not at its offset" if answers else "no answer", row_id)
-    return TrainingExample(row_id, QuestionInput(question), title, context, tuple(spans), source=source)
+    return TrainingExample(row_id, query, title, context, tuple(spans), source=source)
 
 
 def _list(value: Mapping[str, Any], key: str, file: str) -> list[Mapping[str, Any]]:

@@ -6,21 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-
-from kbengine.encoders.encoder import Encoder, PassageText
+from kbengine.encoders.encoder import Encoder
 from kbengine.errors import TrainingDataError
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.loop.options import require, require_count
 from kbengine.learning.loop.task import Evaluation
-from kbengine.learning.reading.evaluation import question_of
-from kbengine.learning.reading.scores import Guess, Question, score_guesses
-from kbengine.learning.reading.small_corpus import FoundPhrase, PhraseCorpus
+from kbengine.learning.reading.evaluation import ReadingOptions, question_of, read_by_phrases
+from kbengine.learning.reading.scores import score_guesses
 
 Measure = Literal["mean", "em", "f1", "small_em", "small_f1", "phrase_passage", "passage"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 _MEAN_OF = ("em", "small_em", "phrase_passage", "passage")
-_CHUNK = 1024
 
 
 @dataclass(frozen=True)
@@ -75,39 +71,19 @@ class DevelopmentSet:
 
     def measure(self, encoder: Encoder) -> dict[str, float]:
         """Return all measures of an encoder."""
-        texts: dict[PassageText, int] = {}
-        own = [texts.setdefault(PassageText(e.title, e.passage), len(texts)) for e in self.examples]
-        passages = list(texts)
-        encoded = []
-        for begin in range(0, len(passages), _CHUNK):
-            encoded += encoder.encode_passages(passages[begin : begin + _CHUNK])
-        queries = encoder.encode_queries([example.query for example in self.examples], truncate=True)
-        corpus = PhraseCorpus(encoded, max_phrase_tokens=encoder.max_phrase_tokens)
-        read = [corpus.best_in(own[i], queries.start[i], queries.end[i]) for i in range(len(own))]
-        found = corpus.search(queries)
-        right = [phrase is not None and phrase.passage == own[i] for i, phrase in enumerate(found)]
-        measures = {"phrase_passage": 100 * sum(right) / len(right)}
+        read = read_by_phrases(self.examples, encoder, ReadingOptions(small_corpus=True))
+        alone, small = read.guesses["gold passage"], read.guesses["small corpus"]
+        measures = {"phrase_passage": _percent([guess.in_gold_passage for guess in small])}
         with_phrase = [i for i, example in enumerate(self.examples) if example.answers]
         if with_phrase:
             questions = [question_of(self.examples[i]) for i in with_phrase]
-            alone = _scores(questions, [read[i] for i in with_phrase], passages)
-            small = _scores(questions, [found[i] for i in with_phrase], passages)
-            measures |= {"em": alone[0], "f1": alone[1], "small_em": small[0], "small_f1": small[1]}
-        if encoder.config.has_passage_vector:
-            vectors = np.stack([each.passage_vector for each in encoded])
-            nearest = np.argmax(queries.passage @ vectors.T, axis=1)
-            measures["passage"] = 100 * float(np.mean(nearest == np.array(own)))
+            for prefix, guesses in (("", alone), ("small_", small)):
+                scores = score_guesses(questions, [guesses[i] for i in with_phrase])
+                measures |= {f"{prefix}em": scores.em, f"{prefix}f1": scores.f1}
+        if read.own_is_nearest:
+            measures["passage"] = _percent(read.own_is_nearest)
         return measures
 
 
-def _scores(
-    questions: Sequence[Question], found: Sequence[FoundPhrase | None], passages: Sequence[PassageText]
-) -> tuple[float, float]:
-    guesses = [
-        Guess("", float("-inf"), False)
-        if phrase is None
-        else Guess(passages[phrase.passage].text[phrase.span.start : phrase.span.end], phrase.score)
-        for phrase in found
-    ]
-    scores = score_guesses(questions, guesses)
-    return scores.em, scores.f1
+def _percent(hits: Sequence[bool]) -> float:
+    return 100 * sum(hits) / len(hits)

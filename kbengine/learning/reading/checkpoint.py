@@ -13,14 +13,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from kbengine.encoders.checkpoint import TOKENIZER_FILE, WEIGHTS_FILE, check_weights
+from kbengine.encoders.config import CONFIG_FILE
 from kbengine.errors import CorruptError, EncoderError, InvalidOptionError
 from kbengine.learning.reading.config import ReaderConfig
 from kbengine.learning.reading.model import CrossEncoder, empty_cross_encoder
 from storage.durable import check_file, write_directory
 
-CONFIG_FILE = "config.json"
-TOKENIZER_FILE = "tokenizer.json"
-WEIGHTS_FILE = "model.safetensors"
 CHECKSUM_FILE = "checksums.json"
 
 ReaderDType = Literal["float16", "float32"]
@@ -65,7 +64,7 @@ def read_reader(directory: Path) -> ReaderCheckpoint:
         weights = {name: tensor.float() for name, tensor in load(data[WEIGHTS_FILE]).items()}
     except SafetensorError as e:
         raise CorruptError(f"cannot read {directory / WEIGHTS_FILE}: {e}; copy the reader again") from e
-    _check_weights(weights, config, directory)
+    check_weights(weights, empty_cross_encoder(config), "the reader", directory)
     fingerprint = "".join(checksums[name][1][:16] for name in (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE))
     return ReaderCheckpoint(config, data[TOKENIZER_FILE].decode(), weights, fingerprint)
 
@@ -96,7 +95,7 @@ def write_reader(
     if directory.exists():
         raise EncoderError(f"{directory} already exists; choose another directory or remove it first")
     plain = {name: tensor.detach().to("cpu", torch.float32) for name, tensor in weights.items()}
-    _check_weights(plain, config, directory)
+    check_weights(plain, empty_cross_encoder(config), "the reader", directory)
     stored = {name: tensor.to(getattr(torch, dtype)).contiguous() for name, tensor in plain.items()}
     if spoilt := sorted(name for name, tensor in stored.items() if not bool(torch.isfinite(tensor).all())):
         raise EncoderError(f"NaN or beyond {dtype}: {', '.join(spoilt[:5])}; use float32 or train anew")
@@ -123,14 +122,3 @@ def _checksums(directory: Path) -> dict[str, tuple[int, str]]:
         ) from e
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise CorruptError(f"cannot read {path}: {e}; copy the reader again") from e
-
-
-def _check_weights(weights: Mapping[str, Tensor], config: ReaderConfig, directory: Path) -> None:
-    wanted = {name: tuple(tensor.shape) for name, tensor in empty_cross_encoder(config).state_dict().items()}
-    seen = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    if wrong := sorted(name for name in wanted.keys() | seen.keys() if wanted.get(name) != seen.get(name)):
-        name = wrong[0]
-        raise EncoderError(
-            f"{directory}: {len(wrong)} tensors do not fit config.json; {name} is {seen.get(name, 'missing')}, wanted "
-            f"{wanted.get(name, 'none')}: use the whole reader"
-        )

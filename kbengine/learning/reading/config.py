@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from kbengine.encoders.config import BackboneConfig, QueryLimits
+from kbengine.encoders.config import BackboneConfig, QueryLimits, config_of, require_int
 from kbengine.errors import EncoderError
 
 READER_KIND = "cross-encoder-reader"
@@ -38,9 +38,7 @@ class ReaderConfig:
         if self.kind != READER_KIND:
             raise EncoderError(f"kind is {self.kind!r}, wanted {READER_KIND!r}; give a directory that holds a reader")
         for name, least in (("max_tokens", 1), ("max_title_tokens", 0), ("max_answer_tokens", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise EncoderError(f"{name} is {value!r}, wanted a whole number from {least} up; correct config.json")
+            require_int(name, getattr(self, name), least)
         if not isinstance(self.uncased, bool):
             raise EncoderError(f"uncased is {self.uncased!r}, wanted true or false; correct config.json")
         # The query with its two special tokens, the title and its [SEP], the last [SEP], and two passage tokens.
@@ -69,26 +67,8 @@ class ReaderConfig:
             raise EncoderError(
                 f"config.json says kind {seen!r}, wanted {READER_KIND!r}; give a directory that 'kbengine train' made"
             )
-        values = _checked(cls, value, "config.json of the reader")
-        values["backbone"] = BackboneConfig(**_checked(BackboneConfig, values["backbone"], "backbone of the reader"))
-        if "max_query_tokens" in values:
-            limits = _checked(QueryLimits, values["max_query_tokens"], "max_query_tokens of the reader")
-            values["max_query_tokens"] = QueryLimits(**limits)
-        return cls(**values)
+        return config_of(cls, value, "config.json of the reader")
 
     def to_json(self) -> dict[str, Any]:
         """Return what `config.json` holds."""
         return asdict(self)
-
-
-def _checked(kind: type[Any], value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise EncoderError(f"{where} holds {type(value).__name__}, wanted an object with named values")
-    known = {f.name: f for f in fields(kind)}
-    required = {name for name, f in known.items() if f.default is MISSING and f.default_factory is MISSING}
-    if wrong := sorted((set(value) - set(known)) | (required - set(value))):
-        raise EncoderError(
-            f"{where}: {', '.join(wrong)} unknown or missing; known are {', '.join(sorted(known))}: use the kbengine "
-            "that wrote it"
-        )
-    return dict(value)

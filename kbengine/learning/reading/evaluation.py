@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from kbengine.build.filtering import FilterOptions
 from kbengine.corpus.span import Span
 from kbengine.errors import UsageError
@@ -79,7 +81,7 @@ def evaluate_reading(
     scores: dict[Setting, ReadingScores] = {}
     if encoder is not None:
         found = read_by_phrases(usable, encoder, options, progress)
-        for setting, guesses in found.items():
+        for setting, guesses in found.guesses.items():
             scores[setting] = score_guesses(questions, guesses, threshold=options.no_answer_threshold)
     if reader is not None:
         guesses = read_by_reader(usable, reader, progress)
@@ -114,12 +116,23 @@ def read_by_reader(
     return guesses
 
 
+@dataclass(frozen=True)
+class PhraseReadings:
+    """What an encoder reads: the best phrase of each example by setting, and whether its own passage is the nearest.
+
+    `own_is_nearest` compares passage vectors; it is empty when the encoder has none.
+    """
+
+    guesses: dict[Setting, list[Guess]]
+    own_is_nearest: list[bool]
+
+
 def read_by_phrases(
     examples: Sequence[TrainingExample],
     encoder: Encoder,
     options: ReadingOptions | None = None,
     progress: ProgressSink | None = None,
-) -> dict[Setting, list[Guess]]:
+) -> PhraseReadings:
     """Return the best phrase of each example's own passage and, when asked for, of all passages together."""
     from kbengine.learning.reading.small_corpus import PhraseCorpus
 
@@ -131,10 +144,12 @@ def read_by_phrases(
         encoded += encoder.encode_passages(passages[begin : begin + CHUNK])
         progress.advance(min(CHUNK, len(passages) - begin))
     corpus = PhraseCorpus(encoded, max_phrase_tokens=encoder.max_phrase_tokens, filter_options=options.filter_options)
+    vectors = np.stack([each.passage_vector for each in encoded])  # (p, d)
     del encoded
     guesses: dict[Setting, list[Guess]] = {"gold passage": []}
     if options.small_corpus:
         guesses["small corpus"] = []
+    own_is_nearest: list[bool] = []
     progress.begin("reading by phrases", len(examples), "")
     for begin in range(0, len(examples), CHUNK):
         some = examples[begin : begin + CHUNK]
@@ -144,8 +159,10 @@ def read_by_phrases(
         guesses["gold passage"] += _guesses(own, gold, passages)
         if options.small_corpus:
             guesses["small corpus"] += _guesses(corpus.search(queries), gold, passages)
+        if encoder.config.has_passage_vector:
+            own_is_nearest.extend((np.argmax(queries.passage @ vectors.T, axis=1) == np.array(gold)).tolist())
         progress.advance(len(some))
-    return guesses
+    return PhraseReadings(guesses, own_is_nearest)
 
 
 def _distinct_passages(examples: Sequence[TrainingExample]) -> tuple[list[PassageText], list[int]]:

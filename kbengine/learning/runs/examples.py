@@ -12,7 +12,8 @@ from kbengine.corpus.page_list import read_page_list
 from kbengine.corpus.reader import read_corpus
 from kbengine.errors import TrainingDataError
 from kbengine.learning.data.examples import TrainingExample
-from kbengine.learning.data.mining import MinedPassage, mine_negatives
+from kbengine.learning.data.mining import mine_negatives
+from kbengine.learning.data.passage_index import indexed_passages
 from kbengine.learning.data.reading import DataOptions, TrainingData, read_training_files
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.questions.answers import AnswerOptions
@@ -63,7 +64,7 @@ def read_examples(data: DataSection, *, seed: int = 0, progress: ProgressSink | 
     if not examples:
         raise TrainingDataError("the corpus gave no cloze question; give a corpus with longer texts, or --train FILE")
     if data.hard_negatives != "none":
-        passages = corpus_passages(data)
+        passages = indexed_passages(_documents(data.pages or data.adapt), _excluded(data))
         examples = mine_negatives(examples, passages, data.hard_negatives, n=data.n_hard_negatives, progress=progress)
     return Examples(tuple(examples), tuple(held_out), train.report)
 
@@ -76,17 +77,6 @@ def adapt_examples(data: DataSection, *, seed: int) -> Iterator[TrainingExample]
     if data.link_questions:
         options, homes = with_links(options), Homes(_documents(data.adapt), exclude=exclude)
     return cloze_questions(_documents(data.adapt), options, homes=homes)
-
-
-def corpus_passages(data: DataSection) -> list[MinedPassage]:
-    """Return every passage that may be mined: of the pages, or of the corpus adapted to."""
-    exclude = _excluded(data)
-    return [
-        MinedPassage(document.doc_id, document.title, passage.text)
-        for document in _documents(data.pages or data.adapt)
-        if document.doc_id not in exclude
-        for passage in document.passages
-    ]
 
 
 def _documents(paths: Sequence[Path]) -> Iterator[CorpusDocument]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kbengine.encoders.encoder import Encoder
-from kbengine.learning.data.mining import MinedPassage
+from kbengine.learning.data.passage_index import IndexedPassage
 from recipes.contrast import contrast, hard_negatives, negative_log_share
 from recipes.findings import ROWS, main
 from recipes.findings_page import shown
@@ -17,7 +17,7 @@ from tests.kbengine.learning.phrases.small_training import examples, write_squad
 from tests.tiny_bert import write_bert
 from tests.tiny_encoder import write_tiny_encoder
 
-PASSAGES = [MinedPassage(each.doc_id, each.title, each.passage) for each in examples()]
+PASSAGES = [IndexedPassage(each.doc_id, each.title, each.passage) for each in examples()]
 
 
 def test_the_share_is_that_of_the_first():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kbengine.errors import TrainingDataError
-from kbengine.learning.data.mining import MinedPassage, mine_negatives
+from kbengine.learning.data.mining import mine_negatives
+from kbengine.learning.data.passage_index import IndexedPassage
 from kbengine.learning.data.reading import DataOptions, read_training_files
 from tests.kbengine.learning.phrases.small_training import example
 from tests.kbengine.learning.phrases.test_data import OSLO, PAGES, write_lines
@@ -34,10 +35,10 @@ def test_questions_without_passages_find_evidence_in_the_corpus(tmp_path):
 def test_bm25_negatives_have_the_words_but_not_the_answer_and_same_phrase_ones_have_it():
     """Two ways to look right and be wrong; the own document is never mined."""
     passages = [
-        MinedPassage("France", "France", "The capital of France is Paris."),
-        MinedPassage("a", "A", "The capital of France was moved once."),
-        MinedPassage("b", "B", "Paris was founded by a family."),
-        MinedPassage("c", "C", "Water boils."),
+        IndexedPassage("France", "France", "The capital of France is Paris."),
+        IndexedPassage("a", "A", "The capital of France was moved once."),
+        IndexedPassage("b", "B", "Paris was founded by a family."),
+        IndexedPassage("c", "C", "Water boils."),
     ]
     (near,) = mine_negatives([example(0)], passages, "bm25", n=2)
     (same,) = mine_negatives([example(0, negatives=("given",))], passages, "same-phrase", n=2)
