@@ -18,6 +18,7 @@ from storage.reader import KBReader
 from storage.verify import verify
 from storage.writer import KBWriter
 from tests.storage.small_world import content, make_settings
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 Model = dict[str, tuple[tuple[str, ...], frozenset[str]]]
@@ -62,17 +63,16 @@ class Nursery:
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         )
 
-    def run_and_kill(self, directory: Path, journal: Path, *, seed: int, live: Model, delay_s: float) -> list[Any]:
-        """The journal of a child that was killed `delay_s` seconds after it became ready."""
+    def run_and_kill(
+        self, directory: Path, journal: Path, *, seed: int, live: Model, n_done: int, delay_s: float
+    ) -> list[Any]:
+        """The journal of a child that was killed `delay_s` seconds after so many operations were done."""
         assert self._process.stdin is not None and self._process.stdout is not None
         order = {"directory": str(directory), "journal": str(journal), "seed": seed, "live": sorted(live)}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         pid = int(self._process.stdout.readline())
-        deadline = time.monotonic() + 60
-        while not (journal.exists() and journal.stat().st_size):
-            assert time.monotonic() < deadline, "the child did not become ready"
-            time.sleep(0.001)
+        wait_until(lambda: journal.exists() and journal.read_text().count("\n") > 2 * n_done, interval_s=0.001)
         time.sleep(delay_s)
         os.kill(pid, signal.SIGKILL)
         status = int(self._process.stdout.readline())  # only now is it dead: a write may have been under way
@@ -85,7 +85,10 @@ class Nursery:
 
 
 def kill_many_times(directory: Path, scratch: Path, *, kills: int, seed: int) -> int:
-    """The number of acknowledged operations; asserts after each kill that the content is what was acknowledged."""
+    """The number of acknowledged operations; asserts after each kill that the content is what was acknowledged.
+
+    A kill comes at a random moment after a random number of operations: counts do not depend on the machine's speed.
+    """
     rng = np.random.default_rng(seed)
     nursery = Nursery()
     KBWriter.create(directory, make_settings(token_scale=None, passage_scale=None)).close()
@@ -93,9 +96,8 @@ def kill_many_times(directory: Path, scratch: Path, *, kills: int, seed: int) ->
     acknowledged = 0
     for number in range(kills):
         journal = scratch / f"journal-{number}"
-        entries = nursery.run_and_kill(
-            directory, journal, seed=seed * 1000 + number, live=model, delay_s=float(rng.uniform(0, 0.4))
-        )
+        moment = {"n_done": int(rng.integers(0, 12)), "delay_s": float(rng.uniform(0, 0.03))}
+        entries = nursery.run_and_kill(directory, journal, seed=seed * 1000 + number, live=model, **moment)
         in_flight = None
         for entry in entries:
             if entry["event"] == "done":

@@ -15,6 +15,7 @@ from storage.verify import verify
 from storage.writer import KBWriter
 from tests.storage.fault_child import STEPS
 from tests.storage.small_world import content, make_document, make_settings
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 SYSTEM_CALLS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate")
@@ -33,7 +34,7 @@ def run(directory: Path, injection: str) -> tuple[list[str], int]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG_S,
     )
     return child.stdout.split(), child.returncode
 
@@ -47,7 +48,7 @@ def counts(directory: Path) -> dict[str, int]:
         env=ENVIRONMENT,
         capture_output=True,
         check=True,
-        timeout=120,
+        timeout=HANG_S,
     )
     lines = log.read_text(errors="replace").splitlines()
     return {call: sum(f" {call}(" in line for line in lines) for call in SYSTEM_CALLS}

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+from tests.waiting import HANG_S, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 BODY = json.dumps({"text": "Who conducted research on radioactivity?", "k": 1}).encode()
@@ -48,14 +49,14 @@ class Server:
 
     def started(self):
         """Return self once it answers."""
-        assert self.ready.wait(120) and hasattr(self, "port"), self.other
+        assert self.ready.wait(HANG_S) and hasattr(self, "port"), self.other
         return self
 
     def request(self, method, path, body=None, headers=JSON):
         """Return status and body."""
         call = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers, method=method)
         try:
-            with urllib.request.urlopen(call, timeout=30) as response:
+            with urllib.request.urlopen(call, timeout=HANG_S) as response:
                 return response.status, response.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
@@ -63,8 +64,8 @@ class Server:
     def stop(self, sig=signal.SIGTERM):
         """Return the exit code after a signal."""
         self.process.send_signal(sig)
-        code = self.process.wait(120)
-        self._reader.join(10)
+        code = self.process.wait(HANG_S)
+        self._reader.join(HANG_S)
         return code
 
 
@@ -77,18 +78,16 @@ def serving(kb, *options, before=()):
     finally:
         if server.process.poll() is None:
             server.process.kill()
-        server.process.wait(30)
+        server.process.wait(HANG_S)
         server.process.stdout.close()
-        server._reader.join(10)
+        server._reader.join(HANG_S)
         server.process.stderr.close()
 
 
 def worker_of(server):
     """Return the process id of the one worker, once it is there."""
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-    until = time.monotonic() + 60
-    while not children.read_text().split():
-        assert time.monotonic() < until
+    wait_until(lambda: children.read_text().split())
     return int(children.read_text().split()[0])
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.waiting import HANG_S, wait_until
 from web.batching import BatchingOptions, MicroBatcher
 from web.deadline import Deadline
 from web.errors import DeadlineError, QueueFullError, StoppingError
@@ -26,7 +26,7 @@ class Runner:
     def __call__(self, key, items):
         self.batches.append((key, list(items)))
         self.begun.set()
-        assert self.may_go.wait(10)
+        assert self.may_go.wait(HANG_S)
         if self.bad & set(items):
             raise ValueError(f"bad item in {items}")
         return [2 * item for item in items]
@@ -54,20 +54,12 @@ def submit_behind(runner, batcher, jobs, pool):
     """Queue jobs while a first one is held up in the runner; return their futures, in order."""
     runner.hold()
     first = pool.submit(batcher.submit, "first", 0)
-    assert runner.begun.wait(10)
+    assert runner.begun.wait(HANG_S)
     futures = []
     for n, job in enumerate(jobs, start=1):
         futures.append(pool.submit(batcher.submit, *job))
-        wait_until(lambda n=n: batcher.depth == n)
+        wait_until(lambda n=n: batcher.depth + sum(each.done() for each in futures) >= n)
     return first, futures
-
-
-def wait_until(condition):
-    """Wait until the condition holds."""
-    until = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.001)
 
 
 def test_an_item_alone_is_run_alone_at_once(batcher_of):
@@ -88,7 +80,7 @@ def test_items_that_wait_are_run_together_by_key_and_in_order(batcher_of):
         first, futures = submit_behind(runner, batcher, [("x", 1), ("y", 2), ("x", 3), ("y", 4), ("x", 5)], pool)
         runner.may_go.set()
 
-        assert [future.result(10) for future in [first, *futures]] == [0, 2, 4, 6, 8, 10]
+        assert [future.result(HANG_S) for future in [first, *futures]] == [0, 2, 4, 6, 8, 10]
     assert runner.batches[1:] == [("x", [1, 3, 5]), ("y", [2, 4])]
 
 
@@ -100,7 +92,7 @@ def test_a_batch_holds_no_more_than_it_may(batcher_of):
         _, futures = submit_behind(runner, batcher, [("x", n) for n in range(5)], pool)
         runner.may_go.set()
         for future in futures:
-            future.result(10)
+            future.result(HANG_S)
 
     assert [len(items) for _, items in runner.batches] == [1, 2, 2, 1]
 
@@ -116,9 +108,9 @@ def test_a_bad_item_fails_alone(batcher_of):
         for n, future in zip((10, 11, 12, 13, 14, 15), futures, strict=True):
             if n == 13:
                 with pytest.raises(ValueError, match=r"bad item in \[13\]"):
-                    future.result(10)
+                    future.result(HANG_S)
             else:
-                assert future.result(10) == 2 * n
+                assert future.result(HANG_S) == 2 * n
 
 
 def test_one_more_than_may_wait_is_refused_with_a_time_to_come_back(batcher_of):
@@ -131,7 +123,7 @@ def test_one_more_than_may_wait_is_refused_with_a_time_to_come_back(batcher_of):
             batcher.submit("x", 4)
         runner.may_go.set()
 
-        assert [future.result(10) for future in futures] == [2, 4, 6]
+        assert [future.result(HANG_S) for future in futures] == [2, 4, 6]
     assert batcher.submit("x", 4) == 8
     assert refused.value.retry_after_s >= 1
 
@@ -142,14 +134,14 @@ def test_an_item_whose_time_is_up_is_not_run(batcher_of):
     batcher = batcher_of(runner, max_wait_ms=0)
     with ThreadPoolExecutor(8) as pool:
         first, (late, patient) = submit_behind(
-            runner, batcher, [("x", 1, Deadline.after(0.02)), ("x", 2, Deadline.after(60))], pool
+            runner, batcher, [("x", 1, Deadline.after(0.02)), ("x", 2, Deadline.after(HANG_S))], pool
         )
         with pytest.raises(DeadlineError, match="before the deadline"):
-            late.result(10)
+            late.result(HANG_S)
         assert not first.done()
         runner.may_go.set()
 
-        assert patient.result(10) == 4
+        assert patient.result(HANG_S) == 4
     assert runner.batches[1:] == [("x", [2])]
 
 
@@ -173,8 +165,8 @@ def test_a_long_list_leaves_room_for_single_items(batcher_of):
         wait_until(lambda: batcher.depth == 3)
         runner.may_go.set()
 
-        assert single.result(10) == 1000
-        assert bulk.result(10) == [2 * n for n in range(100)]
+        assert single.result(HANG_S) == 1000
+        assert bulk.result(HANG_S) == [2 * n for n in range(100)]
     position = next(i for i, (_, items) in enumerate(runner.batches) if 500 in items)
     assert position == 1
 
@@ -186,12 +178,12 @@ def test_a_short_list_does_not_wait_for_the_end_of_a_long_one(batcher_of):
     with ThreadPoolExecutor(2) as pool:
         runner.hold()
         long = pool.submit(batcher.submit_many, [("x", n) for n in range(200)])
-        assert runner.begun.wait(10)
+        assert runner.begun.wait(HANG_S)
         short = pool.submit(batcher.submit_many, [("y", 1)])
         wait_until(lambda: batcher._bulk_turn.n_waiting == 1)
         runner.may_go.set()
-        assert short.result(10) == [2]
-        long.result(10)
+        assert short.result(HANG_S) == [2]
+        long.result(HANG_S)
 
     assert [key for key, _ in runner.batches].index("y") == 1
 
@@ -246,9 +238,9 @@ def test_closing_answers_what_waits_and_refuses_what_comes(batcher_of):
         with pytest.raises(StoppingError):
             batcher.submit("x", 3)
         runner.may_go.set()
-        closing.result(10)
+        closing.result(HANG_S)
 
-        assert [future.result(10) for future in [first, *futures]] == [0, 2, 4]
+        assert [future.result(HANG_S) for future in [first, *futures]] == [0, 2, 4]
 
 
 def test_the_observer_is_told_sizes_waits_and_the_first_outcome(batcher_of):
@@ -285,7 +277,7 @@ def test_ten_thousand_tagged_items_of_many_threads_do_not_mix():
 
 def test_two_dispatchers_run_two_batches_at_once():
     """The second begins while the first is under way."""
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=HANG_S)
 
     def run(key, items):
         both.wait()
@@ -294,5 +286,5 @@ def test_two_dispatchers_run_two_batches_at_once():
     batcher = MicroBatcher(run, BatchingOptions(dispatchers=2))
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(batcher.submit, key, 1) for key in "ab"]
-        assert [future.result(10) for future in futures] == [1, 1]
+        assert [future.result(HANG_S) for future in futures] == [1, 1]
     batcher.close()

@@ -10,6 +10,7 @@ import pytest
 from kbengine.errors import LockedError
 from storage.reader import KBReader
 from storage.writer import KBWriter
+from tests.waiting import HANG_S
 from web.engine import EngineOptions
 
 ZEBRA = {
@@ -252,7 +253,7 @@ def test_the_writer_lock_is_given_back_when_nothing_is_written(make_service, kb_
     service = make_service(EngineOptions(refresh_s=0.02, writer_idle_s=0.1))
     service.post("/v1/documents", ZEBRA)
 
-    with KBWriter.open(kb_path, lock_timeout_s=10) as writer:
+    with KBWriter.open(kb_path, lock_timeout_s=HANG_S) as writer:
         writer.delete(["zebra"])
     assert "A zebra has stripes." not in find(service, "stripes")
 

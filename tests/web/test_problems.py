@@ -24,6 +24,7 @@ from kbengine.errors import (
 )
 from storage.errors import KBError
 from tests.test_errors import all_errors
+from tests.waiting import HANG_S, wait_until
 from web.problems import STATUS_OF, catalogue, json_pointer, problem_of, status_of
 
 SECRET = "/srv/secret/kb"
@@ -227,7 +228,7 @@ def test_too_many_requests_are_told_when_to_come_back(make_service):
     class Slow:
         def answer(self, requests, options):
             begun.release()
-            assert release.wait(20)
+            assert release.wait(HANG_S)
             return answer(requests, options)
 
     service.engine._answerer = Slow()
@@ -237,10 +238,9 @@ def test_too_many_requests_are_told_when_to_come_back(make_service):
         held = []
         for n in range(batcher._options.dispatchers):  # each dispatcher is kept busy with one
             held.append(pool.submit(service.post, "/v1/question", {"text": f"first {n}", "k": n + 1}))
-            assert begun.acquire(timeout=20)
+            assert begun.acquire(timeout=HANG_S)
         waiting = [pool.submit(service.post, "/v1/question", {"text": f"next {n}"}) for n in range(size)]
-        while batcher.depth < size:
-            pass
+        wait_until(lambda: batcher.depth >= size)
         refused = service.post("/v1/question", {"text": "one more"})
         release.set()
         statuses = [each.result().status_code for each in held + waiting]

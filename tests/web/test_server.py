@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_S
 from tests.web.running_server import BODY, JSON, ROOT, serving
 from web.keys import KeyFile
 from web.server import CLIENT_STALL_S, address, listening_socket
@@ -27,7 +28,7 @@ def test_the_server_answers_on_the_wire_as_the_app_does(kb_path):
     canary = "canary-on-the-wire"
     with serving(kb_path) as server:
         server.started()
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
         connection.request("POST", "/v1/question", iter([BODY[:10], BODY[10:]]), JSON, encode_chunked=True)
         chunked = connection.getresponse()
         chunked.read()
@@ -63,7 +64,7 @@ def test_the_server_answers_on_the_wire_as_the_app_does(kb_path):
 
 def said_last(server, end_of_head):
     """Return all that is answered to a POST whose body is not sent, until the server closes the connection."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=HANG_S) as raw:
         raw.sendall(
             b"POST /v1/question HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" + end_of_head
         )
@@ -95,7 +96,7 @@ def test_what_keeps_it_from_starting_is_one_line(kb_path, tmp_path):
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=60,
+                timeout=HANG_S,
             )
             assert done.returncode in (1, 2), done.stderr
             assert message in done.stderr and done.stderr.count("\n") == 1, done.stderr
@@ -105,8 +106,8 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(kb_path, encoder):
     """The worker's error is the command's: one line, exit 1, no loop of restarts."""
     shutil.rmtree(kb_path / "segments")
     with serving(kb_path) as server:
-        code = server.process.wait(120)
-        server._reader.join(10)
+        code = server.process.wait(HANG_S)
+        server._reader.join(HANG_S)
 
     assert code == 1
     assert any(line.startswith("error: ") for line in server.other)

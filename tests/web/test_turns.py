@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 
+from tests.waiting import HANG_S, wait_until
 from web.turns import Turns
-
-
-def wait_for(turns, n):
-    """Wait until so many wait."""
-    until = time.monotonic() + 10
-    while turns.n_waiting < n:
-        assert time.monotonic() < until
-        time.sleep(0.001)
 
 
 def test_who_waited_longest_is_next_also_when_the_holder_asks_again():
@@ -21,7 +13,7 @@ def test_who_waited_longest_is_next_also_when_the_holder_asks_again():
     turns, order = Turns(), []
 
     def take(name):
-        assert turns.acquire(10)
+        assert turns.acquire(HANG_S)
         order.append(name)
         turns.release()
 
@@ -29,11 +21,11 @@ def test_who_waited_longest_is_next_also_when_the_holder_asks_again():
     threads = [threading.Thread(target=take, args=(n,)) for n in range(3)]
     for n, thread in enumerate(threads, start=1):
         thread.start()
-        wait_for(turns, n)
+        wait_until(lambda n=n: turns.n_waiting >= n)
     turns.release()
     take("holder")
     for thread in threads:
-        thread.join(10)
+        thread.join(HANG_S)
 
     assert order == [0, 1, 2, "holder"]
 

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from tests.integrations.training.process_child import run
 from tests.tiny_encoder import write_tiny_encoder
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,7 +39,7 @@ def launch(world: int, init: Path, out: Path) -> None:
         command = [sys.executable, "-m", "tests.integrations.training.process_child", str(init), str(out)]
         children.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True))
     for child in children:
-        _, errors = child.communicate(timeout=240)
+        _, errors = child.communicate(timeout=HANG_S)
         assert child.returncode == 0, errors
 
 

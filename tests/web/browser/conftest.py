@@ -17,12 +17,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from werkzeug.serving import make_server
 
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import FilterOptions
 from kbengine.encoders.encoder import Encoder
+from tests.waiting import HANG_S
 from tests.web.page.fake_engine import FakeEngine
 from web.app import create_app
 from web.engine import Engine
@@ -63,6 +64,7 @@ def browser() -> Iterator[Browser]:
         if os.environ.get(REQUIRE):
             pytest.fail(missing)
         pytest.skip(missing)
+    expect.set_options(timeout=HANG_S * 1000)
     arguments = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=found, args=arguments)
@@ -138,7 +140,7 @@ def watched_page(browser: Browser, **options: Any) -> Iterator[Watched]:
     """A page in a browser profile of its own; what must not happen fails the test at the end."""
     options.setdefault("viewport", {"width": 1280, "height": 900})
     context: BrowserContext = browser.new_context(**options)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(HANG_S * 1000)
     watched = Watched(context.new_page())
     try:
         yield watched

@@ -1,0 +1,17 @@
+"""Waiting for what other threads and processes do: for the thing itself, however slow the machine is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+HANG_S = 600.0
+"""After so long nothing is slow any more: it hangs, and the test fails instead of standing still."""
+
+
+def wait_until(condition: Callable[[], object], *, interval_s: float = 0.005) -> None:
+    """Wait until the condition holds."""
+    until = time.monotonic() + HANG_S
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(interval_s)
