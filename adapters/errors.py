@@ -4,13 +4,12 @@ UsageError
 ├── RecordError           one record of a file cannot be used: names file, line, id and remedy (exit 1)
 ├── SubmissionError       a submission cannot be written, resumed or scored as a whole (exit 1)
 ├── UnknownRelationError  a Wikidata property id or relation name is not in the table (exit 1)
-├── CalibrationError      development files do not tell what was asked of them (exit 1)
-└── TaskInputError        a text has not the form that its task wants
+└── CalibrationError      development files do not tell what was asked of them (exit 1)
 """
 
 from __future__ import annotations
 
-from kbengine.errors import MissingExtraError
+from kbengine.errors import MissingExtraError, TaskInputError
 from storage.errors import UsageError
 
 __all__ = [
@@ -72,9 +71,3 @@ class CalibrationError(UsageError):
 
     code = "bad_calibration"
     exit_code = 1
-
-
-class TaskInputError(UsageError):
-    """A text has not the form that its task wants."""
-
-    code = "bad_task_input"

@@ -15,8 +15,8 @@ from typing import Any
 import Stemmer
 
 from adapters.kilt import PageProvenance, Prediction, SubmissionWriter, read_inputs
-from adapters.tasks.task import END_MENTION, SEPARATOR, START_MENTION, Task
 from benchmarks.kilt_sets import read_pages
+from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Task
 
 DEPTH = 20
 K1, B = 0.9, 0.4

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from adapters.kilt.predicting import task_of_file
-from adapters.tasks.task import Task
+from kbengine.inputs import Task
 
 DATA_VARIABLE = "KBENGINE_KILT_DATA"
 

@@ -16,7 +16,6 @@ from adapters.errors import MissingExtraError
 from adapters.kilt import score_files, score_retrieval_files
 from adapters.kilt.plot import plot_recall
 from adapters.kilt.predicting import PredictOptions, PredictReport, predict_file, task_of_file
-from adapters.tasks.task import Task
 from benchmarks.bm25_pages import PageRanker
 from benchmarks.kilt_sets import (
     DATA_VARIABLE,
@@ -34,6 +33,7 @@ from benchmarks.measurement import RESULTS, write_result
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.encoders.encoder import Encoder
+from kbengine.inputs import Task
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.progress import progress_for_terminal
 from kbengine.search.query import Weights

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from adapters.tasks.task import question, slot_filling
+from adapters.tasks.queries import task_query
 from benchmarks.measurement import quantiles_ms, resident_bytes, write_result
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.location import DEFAULT_ENCODER
+from kbengine.inputs import SEPARATOR
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.search.query import STRATEGIES, Query
 from storage.reader import KBReader
@@ -50,7 +51,7 @@ def read_queries(config: Config) -> list[Query]:
         with opener(path, "rt", encoding="utf-8") as file:
             texts += [json.loads(line)["input"] for line in file]
     random.Random(config.seed).shuffle(texts)
-    return [slot_filling(text) if "[SEP]" in text else question(text) for text in texts[: config.n_queries]]
+    return [task_query("slot-filling" if SEPARATOR in text else "question", text) for text in texts[: config.n_queries]]
 
 
 def measure(config: Config) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from adapters.kilt.downstream import answer_scores
 from adapters.kilt.predicting import task_of_file
 from adapters.kilt.retrieval import PAGE_KEYS, r_precision
 from adapters.tasks.answering import answer_of
-from adapters.tasks.calibration import default_weights
+from adapters.tasks.defaults import TASK_WEIGHTS
 from adapters.tuning.tuning_files import GoldRow, TaskFile, read_gold_rows, tuning_rows
 from benchmarks.kilt_sets import RETRIEVAL_ONLY, macro
 from kbengine.learning.tuning.candidates import PHRASES_ALONE
@@ -96,7 +96,7 @@ def rank_rows(
     searcher: Searcher, ranked: RankedSet, way: str, *, effort: Effort = "normal", batch: int = 32
 ) -> list[RowScores]:
     """Return the scores of each row of a set by one way of ranking."""
-    weights = PHRASES_ALONE if way == "phrase" else default_weights(ranked.file.task)
+    weights = PHRASES_ALONE if way == "phrase" else TASK_WEIGHTS[ranked.file.task]
     options = SearchOptions(k=PASSAGES, unit="passage", truncate=True, effort=effort)
     gold = [row.passages for row in tuning_rows(ranked.file, ranked.rows, weights)]
     scores: list[RowScores] = []

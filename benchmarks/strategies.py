@@ -19,12 +19,13 @@ from typing import Any
 
 from adapters.kilt import score_files, score_retrieval_files
 from adapters.kilt.predicting import PredictOptions, predict_file
-from adapters.tasks.calibration import default_weights
-from adapters.tasks.task import Task, task_query
+from adapters.tasks.defaults import TASK_WEIGHTS
+from adapters.tasks.queries import task_query
 from benchmarks.kilt_sets import DATA_VARIABLE, RETRIEVAL_ONLY, by_task, data_folder, half_rows, set_files
 from benchmarks.measurement import RESULTS, write_result
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.tokenization import TextTokenizer
+from kbengine.inputs import Task
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.search.query import STRATEGIES, Strategy, Weights
 
@@ -68,9 +69,9 @@ class Combination:
     def weights(self, task: Task, fitted: dict[str, Weights]) -> Weights:
         """Return the task's weights, those chosen beside SPARC where it counts."""
         if self.bm25:
-            found = fitted["with BM25"] if self.sparse else default_weights(task)
+            found = fitted["with BM25"] if self.sparse else TASK_WEIGHTS[task]
         else:
-            found = replace(fitted["without BM25"] if self.sparse else default_weights(task), lexical=UNSEEN)
+            found = replace(fitted["without BM25"] if self.sparse else TASK_WEIGHTS[task], lexical=UNSEEN)
         return found if self.sparse else replace(found, sparse=0.0)
 
 
@@ -132,7 +133,7 @@ def fit(
     knowledge_base: KnowledgeBase, task: Task, files: dict[str, Path], config: Config
 ) -> tuple[dict[str, Weights], dict[str, list[dict[str, float]]]]:
     """Return the weights beside SPARC, with BM25 and without, and the objective of all that were tried."""
-    base = default_weights(task)
+    base = TASK_WEIGHTS[task]
     fitted, tried = {}, {}
     for name, lexical in (("with BM25", [base.lexical * f for f in LEXICAL_FACTORS]), ("without BM25", [UNSEEN])):
         found = []

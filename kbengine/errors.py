@@ -5,6 +5,7 @@ KBError                        (storage.errors draws its part of the tree)
 │   ├── QueryError             a query cannot be asked as it is
 │   │   ├── EmptyQueryError    nothing to encode
 │   │   └── QueryTooLongError  more tokens than the encoder reads
+│   ├── TaskInputError         a question, slot, mention or dialogue has not the form that its task wants
 │   ├── CorpusError            a corpus cannot be read as it is (exit 1)
 │   │   └── EmptyCorpusError   there is no document in it, or it is not there (exit 1)
 │   ├── TrainingDataError      a file of training rows cannot be used as it is (exit 1)
@@ -46,6 +47,12 @@ class QueryError(UsageError):
     """A query cannot be asked as it is."""
 
     code = "bad_query"
+
+
+class TaskInputError(UsageError):
+    """A question, slot, mention or dialogue has not the form that its task wants."""
+
+    code = "bad_task_input"
 
 
 class EmptyQueryError(QueryError):
@@ -129,6 +136,7 @@ __all__ = [
     "QueryTooLongError",
     "StateError",
     "StorageFullError",
+    "TaskInputError",
     "UnknownAliasError",
     "TrainingDataError",
     "TrainingError",

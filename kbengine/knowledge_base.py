@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from kbengine.build.filtering import FilterOptions
 from kbengine.build.identity import check_encoder
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.encoders.agreement import agreeing_encoder
 from kbengine.errors import EncoderMismatchError, InvalidOptionError
-from kbengine.search.query import Effort, Query, SearchOptions, Strategy, Unit, Weights
+from kbengine.search.query import Query, SearchOptions
 from storage.alias_records import NewAlias
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder
     from kbengine.encoders.tuned_info import TunedInfo
     from kbengine.search.results import SearchResult
-    from kbengine.search.searcher import Searcher
+    from kbengine.search.searcher import KeyOf, Searcher
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
     from storage.gpu import IndexDevice
@@ -39,21 +39,6 @@ class KnowledgeBaseOptions:
     dtype: DTypeChoice = "auto"
     lock_timeout_s: float = 10.0
     index_device: IndexDevice = "cpu"
-
-
-class SearchKeywords(TypedDict, total=False):
-    """The keywords of `KnowledgeBase.search`; see `SearchOptions` for what each means."""
-
-    k: int
-    unit: Unit | None
-    weights: Weights | None
-    effort: Effort
-    nprobe: int | None
-    max_phrase_tokens: int | None
-    explain: bool
-    truncate: bool
-    strategy: Strategy | None
-    encoder: str | None
 
 
 class KnowledgeBase:
@@ -145,36 +130,46 @@ class KnowledgeBase:
         self.close()
 
     @overload
-    def search(  # type: ignore[overload-overlap]  # a str is a sequence of str; one query is what it means
-        self, query: str | Query, **keywords: Unpack[SearchKeywords]
+    def search(
+        self, query: str | Query, options: SearchOptions | None = None, *, key_of: KeyOf | None = None, **changes: Any
     ) -> SearchResult: ...
 
     @overload
-    def search(self, query: Sequence[str | Query], **keywords: Unpack[SearchKeywords]) -> list[SearchResult]: ...
+    def search(
+        self,
+        query: Sequence[str | Query],
+        options: SearchOptions | None = None,
+        *,
+        key_of: KeyOf | None = None,
+        **changes: Any,
+    ) -> list[SearchResult]: ...
 
     def search(
-        self, query: str | Query | Sequence[str | Query], **keywords: Unpack[SearchKeywords]
+        self,
+        query: str | Query | Sequence[str | Query],
+        options: SearchOptions | None = None,
+        *,
+        key_of: KeyOf | None = None,
+        **changes: Any,
     ) -> SearchResult | list[SearchResult]:
         """Return the answer to one query, or a list of answers to a list of queries, in order.
 
         Args:
-            query: a question, a `Query` (see `adapters.tasks.task` for the other tasks), or a sequence of them.
-            **keywords: the fields of `SearchOptions`: `k` distinct units (1 to 1000; fewer come back only when there
-                are no more), `unit`, `weights`, `effort` (low, normal, high, exact), `nprobe`, `max_phrase_tokens`,
-                `explain` (the parts of each score), `truncate` (cut a query that is too long instead of refusing it),
-                `strategy` (dense, dfs, sfs, hybrid: where candidates come from),
-                `encoder` (the name of an encoder tuned for this knowledge base).
+            query: a question, a `Query` (`adapters.tasks.queries` makes those of the tasks), or a sequence of them.
+            options: how to search.
+            key_of: what makes hits one answer, see `Searcher.search`.
+            **changes: fields of `SearchOptions` that differ from `options`, such as `k` or `unit`.
 
         Raises:
             QueryError: a query is empty or too long.
             InvalidOptionError: an option is out of its range.
             UnknownEncoderError: the knowledge base has no encoder of the name.
         """
-        options = SearchOptions(**keywords)
+        options = replace(options or SearchOptions(), **changes)
         searcher = self.searcher(options.encoder)
         if isinstance(query, str | Query):
-            return searcher.search([_as_query(query)], options)[0]
-        return searcher.search([_as_query(one) for one in query], options)
+            return searcher.search([_as_query(query)], options, key_of=key_of)[0]
+        return searcher.search([_as_query(one) for one in query], options, key_of=key_of)
 
     def searcher(self, encoder: str | Encoder | None = None) -> Searcher:
         """Return what searches with an encoder: a tuned one by name, one at hand, or the default.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters.kilt.plot import new_figure, write_figure
-from adapters.tasks.task import Task
+from kbengine.inputs import Task
 from kbengine.learning.tuning.losses import Loss
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from adapters.calibration.calibrating import CalibrateOptions, refit_weights
 from adapters.kilt.task_files import task_of_file
-from adapters.tasks.calibration import default_weights
+from adapters.tasks.defaults import TASK_WEIGHTS
 from adapters.tuning.tuning_files import TaskFile, read_gold_rows
 from adapters.tuning.tuning_scores import MEASURED, DevelopmentScore, ScoreOptions
 from kbengine.knowledge_base import KnowledgeBase
@@ -45,7 +45,7 @@ def figures_of(
     """
     files = [TaskFile(path, task_of_file(path)) for path in (folder / f"{name}.dev.jsonl.gz" for name in sets)]
     gold = [(file, read_gold_rows(file, limit=rows, seed=_SEED)) for file in files]
-    weights = {file.task: default_weights(file.task) for file in files}
+    weights = {file.task: TASK_WEIGHTS[file.task] for file in files}
     found: Figures = {}
     progress.begin("phrases alone and all signals", 1, "")
     measured = DevelopmentScore(gold, ScoreOptions("rprec"), weights)(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import QuestionInput
+from kbengine.inputs import Question
 from kbengine.learning.data.examples import TrainingExample
+from kbengine.span import Span
 
 WHO = ("physicist", "chemist", "author", "woman", "family", "band")
 WHERE = ("paris", "berlin", "tokyo", "brazil", "france", "germany")
@@ -28,7 +28,7 @@ def toy_examples(n: int, *, seed: int, with_unanswerable: bool = False) -> list[
         examples.append(
             TrainingExample(
                 id=f"toy-{seed}-{i}",
-                query=QuestionInput("when ?" if unanswerable else f"{kind} ?"),
+                query=Question("when ?" if unanswerable else f"{kind} ?"),
                 title=f"page {i % 10}",
                 passage=passage,
                 answers=() if unanswerable else (Span(start, start + len(answer)),),

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from kbengine.inputs import Question
 from kbengine.search.query import SearchOptions
 from kbengine.search.results import SearchResult
 from storage.tuned_files import list_tuned
@@ -22,9 +23,8 @@ from web.writing import Writes
 if TYPE_CHECKING:
     from adapters.tasks.answerer import Answerer, AnswerOptions
     from adapters.tasks.answers import TaskAnswer
-    from adapters.tasks.requests import TaskRequest
-    from adapters.tasks.task import Task
     from kbengine.corpus.document import CorpusDocument
+    from kbengine.inputs import Task, TaskInput
     from kbengine.knowledge_base import KnowledgeBase
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch
@@ -67,18 +67,11 @@ class BatchFacts:
 
 
 @dataclass(frozen=True)
-class SearchRequest:
-    """A plain text to search for, beside the requests of the tasks."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class _Key:
     """What queries have in common that may share a batch."""
 
     kind: Literal["ask", "search", "pages"]
-    options: AnswerOptions | SearchOptions
+    options: SearchOptions
 
 
 class Engine:
@@ -173,7 +166,7 @@ class Engine:
     # -- queries
 
     def ask(
-        self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None, deadline: Deadline | None = None
+        self, requests: Sequence[TaskInput], options: AnswerOptions | None = None, deadline: Deadline | None = None
     ) -> list[TaskAnswer]:
         """Return one answer per request, in order; the first request that cannot be answered raises its error.
 
@@ -184,34 +177,35 @@ class Engine:
         """
         options = options or _answer_options()
         if len(requests) == 1:
-            return [self._submit(_Key("ask", options), requests[0], deadline)]
+            return [cast("TaskAnswer", self.ask_one(requests[0], options, deadline))]
         answers: list[TaskAnswer] = []
         for answer in self.ask_each([(request, options) for request in requests], deadline):
             if isinstance(answer, Exception):
                 raise answer
-            assert not isinstance(answer, SearchResult)
-            answers.append(answer)
+            answers.append(cast("TaskAnswer", answer))
         return answers
+
+    def ask_one(
+        self, request: TaskInput, options: SearchOptions, deadline: Deadline | None = None
+    ) -> TaskAnswer | SearchResult:
+        """Return the answer to a request, for plain `SearchOptions` its hits; raises what `ask` raises."""
+        found: TaskAnswer | SearchResult = self._submit(_Key(_kind_of(options), options), request, deadline)
+        return found
 
     def ask_each(
         self,
-        queries: Sequence[tuple[TaskRequest | SearchRequest, AnswerOptions | SearchOptions]],
+        queries: Sequence[tuple[TaskInput, SearchOptions]],
         deadline: Deadline | None = None,
     ) -> list[TaskAnswer | SearchResult | Exception]:
         """Return for each request its answer, or the error that it alone has; order is kept.
 
         A long list waits for its turn instead of being refused, and leaves room for single requests.
         """
-        items: list[tuple[Hashable, Any]] = []
-        for request, options in queries:
-            if isinstance(request, SearchRequest):
-                items.append((_Key("search", options), request.text))
-            else:
-                items.append((_Key("ask", options), request))
+        items = [(_Key(_kind_of(options), options), request) for request, options in queries]
         return self._batcher.submit_many(items, deadline)
 
     def pages_each(
-        self, requests: Sequence[TaskRequest], options: AnswerOptions, deadline: Deadline | None = None
+        self, requests: Sequence[TaskInput], options: AnswerOptions, deadline: Deadline | None = None
     ) -> list[SearchResult | Exception]:
         """Return for each request its pages as a KILT submission has them, or the error that it alone has."""
         return self._batcher.submit_many([(_Key("pages", options), request) for request in requests], deadline)
@@ -228,13 +222,12 @@ class Engine:
         self, query: str, options: SearchOptions | None = None, deadline: Deadline | None = None
     ) -> SearchResult:
         """Return the hits of a plain text; raises what `ask` raises."""
-        result: SearchResult = self._submit(_Key("search", options or SearchOptions()), query, deadline)
-        return result
+        return cast("SearchResult", self.ask_one(Question(query), options or SearchOptions(), deadline))
 
     def self_query(self) -> None:
         """Ask the knowledge base something, as a check that answers can be given at all; raises what goes wrong."""
         deadline = Deadline.after(SELF_QUERY_SECONDS)
-        (outcome,) = self._batcher.submit_many([(_Key("search", SearchOptions(k=1)), SELF_QUERY)], deadline)
+        (outcome,) = self._batcher.submit_many([(_Key("search", SearchOptions(k=1)), Question(SELF_QUERY))], deadline)
         if isinstance(outcome, Exception):
             raise outcome
 
@@ -372,12 +365,12 @@ class Engine:
     def _run_batch(self, key: Hashable, items: Sequence[Any]) -> Sequence[Any]:
         assert isinstance(key, _Key)
         outcomes: Sequence[Any]
-        if isinstance(key.options, SearchOptions):
-            outcomes = self._knowledge_base.search(items, **vars(key.options))
+        if key.kind == "ask":
+            outcomes = self._answerer.answer(items, cast("AnswerOptions", key.options))
         elif key.kind == "pages":
             outcomes = self._answerer.pages(items, key.options)
         else:
-            outcomes = self._answerer.answer(items, key.options)
+            outcomes = self._answerer.search(items, key.options)
         return outcomes
 
     def _observe(self, waits_s: Sequence[float], first: Any) -> None:
@@ -398,6 +391,11 @@ class Engine:
         from kbengine.build.checking import verify_kb
 
         return verify_kb(self.path, encoder=self._knowledge_base.encoder)
+
+
+def _kind_of(options: SearchOptions) -> Literal["ask", "search"]:
+    """Tell whether distinct answers are wanted, or the hits of a plain search."""
+    return "search" if type(options) is SearchOptions else "ask"
 
 
 def _answer_options() -> AnswerOptions:

@@ -8,7 +8,7 @@ from typing import Any
 
 from apiflask import APIFlask
 
-from adapters.tasks.task import TASKS
+from kbengine.inputs import TASKS
 from web import limits
 from web.guards import JSON_TYPES, access, access_of, body_rule
 from web.models.answers import ProblemBody

@@ -11,16 +11,14 @@ from pydantic_core import to_json
 
 from kbengine.search.query import SearchOptions
 from web.deadline import Deadline
-from web.engine import SearchRequest
 from web.envelope import envelope
 from web.result_cache import ResultCache, cache_tag
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from adapters.tasks.answerer import AnswerOptions
     from adapters.tasks.answers import TaskAnswer
-    from adapters.tasks.requests import TaskRequest
+    from kbengine.inputs import TaskInput
     from kbengine.search.results import SearchResult
     from web.engine import Engine
     from web.keys import KeyFile
@@ -77,9 +75,7 @@ class Service:
         seconds = self.settings.deadline_s
         return Deadline.after(seconds if wanted_ms is None else min(seconds, wanted_ms / 1e3))
 
-    def ask(
-        self, request: TaskRequest | SearchRequest, options: AnswerOptions | SearchOptions, deadline: Deadline
-    ) -> Reply:
+    def ask(self, request: TaskInput, options: SearchOptions, deadline: Deadline) -> Reply:
         """Return the answer to one request, from the cache when an equal one was answered at this generation.
 
         Raises:
@@ -90,15 +86,11 @@ class Service:
         kept = self.kept(request, options)
         if kept is not None:
             return kept
-        if isinstance(request, SearchRequest):
-            assert isinstance(options, SearchOptions)
-            return self._keep(request, options, self.engine.search(request.text, options, deadline))
-        assert not isinstance(options, SearchOptions)
-        return self._keep(request, options, self.engine.ask([request], options, deadline)[0])
+        return self._keep(request, options, self.engine.ask_one(request, options, deadline))
 
     def ask_each(
         self,
-        queries: Sequence[tuple[TaskRequest | SearchRequest, AnswerOptions | SearchOptions]],
+        queries: Sequence[tuple[TaskInput, SearchOptions]],
         deadline: Deadline,
     ) -> list[Reply | Exception]:
         """Return for each request its answer or its own error, in order; equal to asking one by one."""
@@ -112,11 +104,11 @@ class Service:
             outcomes[i] = self._keep(*queries[i], result)
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def tag(self, request: TaskRequest | SearchRequest, options: AnswerOptions | SearchOptions) -> str:
+    def tag(self, request: TaskInput, options: SearchOptions) -> str:
         """Return the entity tag that an answer to the request has at the newest generation."""
         return self._tag(request, options, self.engine.generation, self.engine.fingerprint_of(options.encoder))
 
-    def kept(self, request: TaskRequest | SearchRequest, options: AnswerOptions | SearchOptions) -> Reply | None:
+    def kept(self, request: TaskInput, options: SearchOptions) -> Reply | None:
         """Return the answer that an equal request had at the newest generation, None when none is kept."""
         tag = self.tag(request, options)
         body = self.cache.get(tag)

@@ -27,26 +27,25 @@ from adapters.calibration.weight_fitting import (
     candidates_of,
     fit_weights,
 )
-from adapters.errors import CalibrationError, RecordError, TaskInputError, UnknownRelationError
+from adapters.errors import CalibrationError, RecordError, UnknownRelationError
 from adapters.kilt.records import TaskRecord, read_gold
 from adapters.tasks.calibration import (
-    DEFAULT_UNITS,
     SETTING,
     TaskCalibration,
     calibrations_of,
-    default_weights,
     with_task,
 )
 from adapters.tasks.confidence import features_of, shares_of
-from adapters.tasks.finding import FindOptions, Found, find
+from adapters.tasks.defaults import DEFAULT_UNITS, MAX_INPUT_CHARS, PHRASE_TASKS, TASK_WEIGHTS
 from adapters.tasks.grouping import Group
-from adapters.tasks.parsing import request_of
 from adapters.tasks.queries import query_of
-from adapters.tasks.task import MAX_INPUT_CHARS, PHRASE_TASKS, Task
+from adapters.tasks.retrieval import Retrieved, retrieve
 from kbengine.corpus.normalise import norm
-from kbengine.errors import InvalidOptionError, QueryError
+from kbengine.errors import InvalidOptionError, QueryError, TaskInputError
+from kbengine.inputs import Task, TaskInput
 from kbengine.progress import NoProgress, ProgressSink
-from kbengine.search.query import Effort, Query, Weights
+from kbengine.search.query import Effort, Query, SearchOptions, Weights
+from kbengine.text_form import input_of
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase
@@ -84,9 +83,10 @@ class CalibrateOptions:
 
 @dataclass(frozen=True)
 class _Row:
-    """One record and the query that it is."""
+    """One record, what it asks, and the query that this is."""
 
     record: TaskRecord
+    asked: TaskInput
     query: Query
 
 
@@ -140,7 +140,7 @@ def calibrate(
         task=task,
         encoder=fingerprint,
         weights=weights,
-        weights_fitted=weights != default_weights(task),
+        weights_fitted=weights != TASK_WEIGHTS[task],
         confidence=fit.confidence,
         threshold=fit.threshold,
         threshold_for=options.threshold_for,
@@ -226,7 +226,8 @@ def _rows(path: Path, task: Task, options: CalibrateOptions, notice: Callable[[s
         try:
             if len(record.input) > MAX_INPUT_CHARS:
                 raise TaskInputError(f"the input has {len(record.input):,} characters")
-            rows.append(_Row(record, query_of(request_of(task, record.input))))
+            asked = input_of(task, record.input)
+            rows.append(_Row(record, asked, query_of(asked)))
         except (TaskInputError, UnknownRelationError) as error:
             notice(f"left out: {record.file}:{record.line}: {error.message:.300}")
     if not rows:
@@ -274,15 +275,12 @@ def _judged(
     notice: Callable[[str], None],
 ) -> list[Judgement]:
     """Return the answers to each record as they would be given with the weights, and which are right."""
-    options = FindOptions(k=JUDGED_ANSWERS, truncate=True, encoder=encoder)
+    options = SearchOptions(k=JUDGED_ANSWERS, truncate=True, encoder=encoder)
 
     def ask(batch: Sequence[_Row]) -> list[Judgement]:
         queries = [replace(row.query, unit=DEFAULT_UNITS[task], weights=weights) for row in batch]
-        found = find(knowledge_base, queries, options)
-        return [
-            _judgement(task, row.record, query, answers)
-            for row, query, answers in zip(batch, queries, found, strict=True)
-        ]
+        found = retrieve(knowledge_base, [row.asked for row in batch], queries, options)
+        return [_judgement(task, row.record, answers) for row, answers in zip(batch, found, strict=True)]
 
     return _in_batches(rows, ask, progress, notice)
 
@@ -311,13 +309,15 @@ def _in_batches(
     return found
 
 
-def _judgement(task: Task, record: TaskRecord, query: Query, found: Found) -> Judgement:
-    features = features_of(query, query.unit, found.groups)[:JUDGED_ANSWERS]
+def _judgement(task: Task, record: TaskRecord, found: Retrieved) -> Judgement:
+    # Of the first round alone, as where the probabilities are used.
+    groups = found.groups[: found.round_ends[0]]
+    features = features_of(found.query, found.query.unit, groups)[:JUDGED_ANSWERS]
     is_right = _right_answers(task, record)
     return Judgement(
         features=features,
-        is_right=np.asarray([is_right(group) for group in found.groups[:JUDGED_ANSWERS]], dtype=np.bool_),
-        share=shares_of(found.groups)[0] if found.groups else 0.0,
+        is_right=np.asarray([is_right(group) for group in groups[:JUDGED_ANSWERS]], dtype=np.bool_),
+        share=shares_of(groups)[0] if groups else 0.0,
         has_gold=bool(record.answers()) if task in PHRASE_TASKS else any(_gold_pages(record)),
     )
 

@@ -10,7 +10,7 @@ from adapters.tasks.answers import Answer, Evidence, TaskAnswer
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from adapters.tasks.task import Task
+    from kbengine.inputs import Task
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.terminal.console import Output
 
@@ -48,10 +48,10 @@ def show_answer(output: Output, answer: TaskAnswer) -> None:
 def demo_asker(output: Output) -> Callable[[KnowledgeBase, Task, str], None]:
     """Return what asks a knowledge base one text and writes three answers: the demo's way through this layer."""
     from adapters.tasks.answerer import Answerer, AnswerOptions
-    from adapters.tasks.parsing import request_of
+    from kbengine.text_form import input_of
 
     def ask(knowledge_base: KnowledgeBase, task: Task, text: str) -> None:
-        answers = Answerer(knowledge_base).answer([request_of(task, text)], AnswerOptions(k=3))
+        answers = Answerer(knowledge_base).answer([input_of(task, text)], AnswerOptions(k=3))
         show_answers(output, [text], answers)
 
     return ask

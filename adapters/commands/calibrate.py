@@ -12,7 +12,7 @@ from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
     from adapters.tasks.calibration import TaskCalibration
-    from adapters.tasks.task import Task
+    from kbengine.inputs import Task
     from kbengine.terminal.console import Output
 
 TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")

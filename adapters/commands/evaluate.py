@@ -15,8 +15,8 @@ from kbengine.terminal.options import device_option, dtype_option, json_option, 
 
 if TYPE_CHECKING:
     from adapters.kilt.pipeline import PipelineReport
-    from adapters.tasks.task import Task
     from kbengine.encoders.device import DTypeChoice
+    from kbengine.inputs import Task
 
 READ_TASK_NAMES = ("question", "slot-filling")
 _MACRO = ("em", "f1", "Rprec", "recall@5", "KILT-em", "KILT-f1")

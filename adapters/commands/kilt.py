@@ -14,7 +14,7 @@ from kbengine.terminal.options import json_option, kb_option, option
 if TYPE_CHECKING:
     from adapters.errors import RecordError
     from adapters.kilt import RankingScores, Scores
-    from adapters.tasks.task import Task
+    from kbengine.inputs import Task
     from kbengine.search.query import Effort, Strategy
     from kbengine.terminal.console import Output
 

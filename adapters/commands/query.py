@@ -13,9 +13,8 @@ import click
 from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option
 
 if TYPE_CHECKING:
-    from adapters.tasks.requests import TaskRequest
-    from adapters.tasks.task import Task
     from kbengine.encoders.device import DTypeChoice
+    from kbengine.inputs import Task, TaskInput
     from kbengine.search.query import Effort, Strategy, Unit
 
 TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
@@ -100,38 +99,46 @@ def query(
         raise click.UsageError("the text was given twice: as TEXT and with --text")
     typed = Typed(text if text_option is None else text_option, task, subject, relation, spans, turns)
     named = named_requests(typed)
-    options = AnswerOptions(k, unit, None, effort, threshold, explain, truncate, nprobe, strategy)
+    options = AnswerOptions(
+        k=k,
+        unit=unit,
+        effort=effort,
+        nprobe=nprobe,
+        explain=explain,
+        truncate=truncate,
+        strategy=strategy,
+        threshold=threshold,
+    )
     with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)) as knowledge_base:
         answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
         answers = answerer.answer([request for _, request in named], options)
     show_answers(Output(sys.stdout, as_json=as_json), [name for name, _ in named], answers)
 
 
-def named_requests(typed: Typed) -> list[tuple[str, TaskRequest]]:
+def named_requests(typed: Typed) -> list[tuple[str, TaskInput]]:
     """Return the requests that were typed, each with a text to name it by.
 
     Raises:
         click.UsageError: the options contradict each other, or there is nothing to ask.
         TaskInputError: a text has not the task's form.
     """
-    from adapters.tasks.parsing import linking_requests, request_of
-    from adapters.tasks.requests import DialogueRequest, SlotRequest
-    from adapters.tasks.task import SEPARATOR
+    from kbengine.inputs import SEPARATOR, Dialogue, Slot
+    from kbengine.text_form import input_of, mentions_of
 
     task = _task_of(typed)
     if typed.turns:
-        return [("\n".join(typed.turns), DialogueRequest(typed.turns))]
+        return [("\n".join(typed.turns), Dialogue(typed.turns))]
     if typed.subject is not None and typed.relation is not None:
-        return [(f"{typed.subject} {SEPARATOR} {typed.relation}", SlotRequest(typed.subject, typed.relation))]
+        return [(f"{typed.subject} {SEPARATOR} {typed.relation}", Slot(typed.subject, typed.relation))]
     if typed.text is None:
         raise click.UsageError("nothing to ask: give TEXT, --subject and --relation, --span with --text, or --turn")
     if typed.spans:
-        requests = linking_requests(typed.text, [_span(span) for span in typed.spans])
-        return [(typed.text[each.mention.start : each.mention.end], each) for each in requests]
+        requests = mentions_of(typed.text, [_span(span) for span in typed.spans])
+        return [(each.name, each) for each in requests]
     texts = [line.rstrip("\n") for line in sys.stdin] if typed.text == "-" else [typed.text]
     if task == "dialogue":  # a shell's plain quotes have no newline
         texts = [each.replace("\\n", "\n") for each in texts]
-    return [(each, request_of(task, each)) for each in texts]
+    return [(each, input_of(task, each)) for each in texts]
 
 
 def _task_of(typed: Typed) -> Task:

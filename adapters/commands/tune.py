@@ -12,9 +12,9 @@ import click
 from kbengine.terminal.options import json_option, kb_option, option, options
 
 if TYPE_CHECKING:
-    from adapters.tasks.task import Task
     from adapters.tuning.tuning import TuneRequest
     from adapters.tuning.tuning_scores import Measure, Signals
+    from kbengine.inputs import Task
     from kbengine.terminal.console import Output
 
 TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")

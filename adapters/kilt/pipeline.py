@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters.errors import RecordError, TaskInputError, UnknownRelationError
+from adapters.errors import RecordError, UnknownRelationError
 from adapters.kilt import Prediction, Scores, SubmissionWriter, TaskRecord, read_gold, score_files
 from adapters.kilt.lines import read_text_lines
 from adapters.kilt.predicting import output_path, task_of_file
 from adapters.tasks.answering import trimmed_span
 from adapters.tasks.provenance import PageProvenance
-from adapters.tasks.task import Task, task_query
-from kbengine.errors import InvalidOptionError, QueryError
+from adapters.tasks.queries import task_query
+from kbengine.errors import InvalidOptionError, QueryError, TaskInputError
+from kbengine.inputs import Task
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.search.query import MAX_K, Query, Weights
 

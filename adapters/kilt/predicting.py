@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
-from adapters.errors import RecordError, SubmissionError, TaskInputError, UnknownRelationError
+from adapters.errors import RecordError, SubmissionError, UnknownRelationError
 from adapters.kilt.lines import open_text
 from adapters.kilt.records import TaskRecord, read_inputs
 from adapters.kilt.submission import Prediction, SubmissionWriter
@@ -18,13 +18,15 @@ from adapters.kilt.task_files import output_path as output_path
 from adapters.kilt.task_files import task_of_file as task_of_file
 from adapters.tasks.answerer import Answerer, AnswerOptions
 from adapters.tasks.answering import answer_of, provenance_of
-from adapters.tasks.parsing import request_of
+from adapters.tasks.defaults import MAX_INPUT_CHARS, MAX_TURNS
+from adapters.tasks.other_than_subject import impossible_object
 from adapters.tasks.queries import left_out_turns, query_of
-from adapters.tasks.requests import TaskRequest
-from adapters.tasks.task import MAX_INPUT_CHARS, MAX_TURNS, Task
-from kbengine.errors import InvalidOptionError, QueryError
+from kbengine.corpus.normalise import norm
+from kbengine.errors import InvalidOptionError, QueryError, TaskInputError
+from kbengine.inputs import Task, TaskInput
 from kbengine.progress import NoProgress, ProgressSink
 from kbengine.search.query import MAX_K, Effort, Strategy, Weights
+from kbengine.text_form import input_of
 
 if TYPE_CHECKING:
     from adapters.tasks.answers import TaskAnswer
@@ -202,24 +204,25 @@ class _Pending:
 
     record: TaskRecord | None
     raw_id: str | int
-    request: TaskRequest | None
+    request: TaskInput | None
 
 
 @dataclass(frozen=True)
 class _Searched:
-    """What was found for a record: its pages, and whether their best answer is below the threshold."""
+    """What was found for a record: its pages, its answer, and whether that was below the threshold."""
 
     pages: SearchResult
+    answer: str
     is_below: bool
 
 
 class Answering(Protocol):
     """What predicts: an `Answerer`, or a service that shares one among many callers."""
 
-    def pages(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[SearchResult]:
+    def pages(self, requests: Sequence[TaskInput], options: AnswerOptions | None = None) -> list[SearchResult]:
         """Return what `Answerer.pages` returns."""
 
-    def answer(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[TaskAnswer]:
+    def answer(self, requests: Sequence[TaskInput], options: AnswerOptions | None = None) -> list[TaskAnswer]:
         """Return what `Answerer.answer` returns."""
 
     def check_threshold(self, task: Task, options: AnswerOptions) -> None:
@@ -311,7 +314,7 @@ class PredictionRun:
         rate = searched / (time.perf_counter() - self._began)
         self._progress.advance(len(asked), f"{rate:,.0f} records/s")
 
-    def _request(self, record: TaskRecord) -> TaskRequest:
+    def _request(self, record: TaskRecord) -> TaskInput:
         """Return the record's request, or raise the error that names the record."""
         if record.id in self.ids:  # its first record was refused and has a blank already
             raise record.error("the id was used before", problem="duplicate_id", remedy="keep one record per id")
@@ -322,7 +325,7 @@ class PredictionRun:
                 remedy="send the question, the text around the mention or the newest turns",
             )
         try:
-            request = request_of(self.report.task, record.input)
+            request = input_of(self.report.task, record.input)
             query_of(request)  # what is wrong with it is told with its line, not with its place in a batch
         except (TaskInputError, UnknownRelationError) as error:
             raise _bad_input(record, error) from error
@@ -337,7 +340,7 @@ class PredictionRun:
             )
         return request
 
-    def _search(self, requests: Sequence[TaskRequest]) -> list[_Searched | QueryError]:
+    def _search(self, requests: Sequence[TaskInput]) -> list[_Searched | QueryError]:
         """Return what is found for each request, or why it cannot be asked; one bad one does not spoil its batch."""
         if not requests:
             return []
@@ -349,13 +352,22 @@ class PredictionRun:
         middle = len(requests) // 2
         return self._search(requests[:middle]) + self._search(requests[middle:])
 
-    def _ask(self, requests: Sequence[TaskRequest]) -> list[_Searched]:
+    def _ask(self, requests: Sequence[TaskInput]) -> list[_Searched]:
         options = answer_options(self._options)
         pages = self._answerer.pages(requests, options)
-        if not options.threshold:
-            return [_Searched(each, is_below=False) for each in pages]
-        answers = self._answerer.answer(requests, replace(options, k=1))
-        return [_Searched(*each) for each in zip(pages, (not answer.best for answer in answers), strict=True)]
+        texts = [answer_of(self.report.task, each.hits) for each in pages]
+        # Where the answer is judged, or the best phrase is the subject that it cannot be, the answer is asked for.
+        judged = [
+            i
+            for i, (request, text) in enumerate(zip(requests, texts, strict=True))
+            if options.threshold or (norm(text) == impossible_object(request) != "")
+        ]
+        answers = self._answerer.answer([requests[i] for i in judged], replace(options, k=1)) if judged else []
+        is_below = [False] * len(requests)
+        for i, answer in zip(judged, answers, strict=True):
+            is_below[i] = answer.reason == "below_threshold"
+            texts[i] = answer.best.text if answer.best else ""
+        return [_Searched(*each) for each in zip(pages, texts, is_below, strict=True)]
 
     def _prediction(self, pending: _Pending, result: _Searched | QueryError | None) -> Prediction:
         if result is None or pending.record is None:
@@ -371,7 +383,7 @@ class PredictionRun:
         hits = result.pages.hits
         self.report.generations.add(result.pages.generation)
         self.report.truncated += result.pages.truncated
-        answer = "" if result.is_below else answer_of(self.report.task, hits)
+        answer = result.answer
         if answer.strip():
             self.report.answered += 1
         else:

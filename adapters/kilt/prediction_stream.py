@@ -9,7 +9,7 @@ from adapters.errors import RecordError
 from adapters.kilt.predicting import Answering, PredictionRun, PredictOptions, answer_options
 from adapters.kilt.records import read_inputs
 from adapters.kilt.submission import Prediction, prediction_line
-from adapters.tasks.task import Task
+from kbengine.inputs import Task
 from kbengine.progress import NoProgress
 
 

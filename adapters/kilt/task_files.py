@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from adapters.kilt.datasets import dataset_of, submission_name
-from adapters.tasks.task import TASKS, Task
 from kbengine.errors import InvalidOptionError
+from kbengine.inputs import TASKS, Task
 
 # Data sets outside the eleven of KILT whose task is known by the first part of their files' names.
 _TASK_OF_NAME: dict[str, Task] = {

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from adapters.errors import TaskInputError, UnknownRelationError
+from adapters.errors import UnknownRelationError
 from adapters.tasks.answering import evidence_of
 from adapters.tasks.answers import Answer, NoAnswerReason, TaskAnswer
-from adapters.tasks.calibration import DEFAULT_UNITS, SETTING, Calibrations, calibrations_of
-from adapters.tasks.confidence import Confidence, features_of
-from adapters.tasks.finding import FindOptions, Found, find, shown_hits
-from adapters.tasks.other_than_subject import impossible_object
+from adapters.tasks.calibration import SETTING, Calibrations, calibrations_of
+from adapters.tasks.confidence import Confidence
+from adapters.tasks.defaults import DEFAULT_UNITS
 from adapters.tasks.queries import left_out_turns, query_of
-from adapters.tasks.requests import LinkingRequest, TaskRequest, task_of
-from adapters.tasks.task import Task
-from kbengine.corpus.normalise import norm
-from kbengine.errors import InvalidOptionError, StateError
-from kbengine.search.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Query, Strategy, Unit, Weights
+from adapters.tasks.retrieval import Retrieved, retrieve, shown_hits
+from kbengine.errors import InvalidOptionError, StateError, TaskInputError
+from kbengine.inputs import Mention, Task, TaskInput, task_of
+from kbengine.search.query import Query, SearchOptions
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase
@@ -32,49 +30,25 @@ MAX_RETRIES = 5
 
 
 @dataclass(frozen=True)
-class AnswerOptions:
+class AnswerOptions(SearchOptions):
     """How to answer; `None` takes the task's own choice, as stored with the knowledge base or by default.
 
+    Beside the options of a search:
+
     Attributes:
-        k: Distinct answers wanted, 1 to 1000.
-        unit: What an answer is; by default phrases for questions and slots, documents for mentions and dialogues.
-        weights: Of the three signals. Probabilities are calibrated for the task's own, so there are none with others.
-        effort: How many candidates are looked at.
         threshold: The probability, 0 to 1, that the best answer has to reach; 0 answers always, None takes the
-            task's stored threshold (no threshold when none is stored).
-        explain: Give the parts of each score.
-        truncate: Cut a question or slot that is too long instead of refusing it.
-        nprobe: Clusters probed per segment, instead of `effort`.
-        strategy: Where candidates come from (`kbengine.search.query.Strategy`); probabilities are for the task's own.
-        encoder: The name of an encoder tuned for the knowledge base; None is the one it was opened with.
+            task's stored threshold (no threshold when none is stored). Probabilities are calibrated for the task's own
+            unit, weights and strategy, so there are none with others.
     """
 
-    k: int = 10
-    unit: Unit | None = None
-    weights: Weights | None = None
-    effort: Effort = "normal"
     threshold: float | None = None
-    explain: bool = False
-    truncate: bool = False
-    nprobe: int | None = None
-    strategy: Strategy | None = None
-    encoder: str | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.k <= MAX_K:
-            raise InvalidOptionError(f"k is {self.k}, wanted 1 to {MAX_K}; ask for fewer answers")
-        if self.unit is not None and self.unit not in UNITS:
-            raise InvalidOptionError(f"unit is {self.unit!r}, wanted one of {', '.join(UNITS)}")
-        if self.effort not in EFFORTS:
-            raise InvalidOptionError(f"effort is {self.effort!r}, wanted one of {', '.join(EFFORTS)}")
-        if self.strategy is not None and self.strategy not in STRATEGIES:
-            raise InvalidOptionError(f"strategy is {self.strategy!r}, wanted one of {', '.join(STRATEGIES)}")
+        super().__post_init__()
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise InvalidOptionError(
                 f"the threshold is {self.threshold}, wanted a probability from 0 (answer always) to 1"
             )
-        if self.nprobe is not None and self.nprobe < 1:
-            raise InvalidOptionError(f"nprobe is {self.nprobe}, wanted 1 or more (or leave it out)")
 
 
 class Answerer:
@@ -117,7 +91,7 @@ class Answerer:
                     self._notice(sentence)
         return known[fingerprint]
 
-    def answer(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[TaskAnswer]:
+    def answer(self, requests: Sequence[TaskInput], options: AnswerOptions | None = None) -> list[TaskAnswer]:
         """Return one result per request, in order; each is what the request would get alone.
 
         Raises:
@@ -131,19 +105,15 @@ class Answerer:
         if not requests:
             return []
         queries = _queries(requests)
-        impossible = [impossible_object(request) for request in requests]
         for _ in range(MAX_RETRIES):
             calibrations = self.calibrations_for(options.encoder)
             judges = [_judge(task_of(request), calibrations, options) for request in requests]
-            weighted = self._weighted(requests, queries, calibrations, options)
-            found = find(self._knowledge_base, weighted, _find_options(options, one_more=any(impossible)))
+            weighted = _weighted(requests, queries, calibrations, options)
+            found = retrieve(self._knowledge_base, requests, weighted, options)
             # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
-            is_same_encoder = found[0].encoder == self._knowledge_base.encoder_for(options.encoder).fingerprint
+            is_same_encoder = found[0].result.encoder == self._knowledge_base.encoder_for(options.encoder).fingerprint
             if is_same_encoder and self.calibrations_for(options.encoder) == calibrations:
-                return [
-                    _answer_of(*each, options=options)
-                    for each in zip(requests, weighted, found, judges, impossible, strict=True)
-                ]
+                return [_answer_of(*each, options=options) for each in zip(requests, found, judges, strict=True)]
         raise StateError(
             f"the knowledge base was calibrated, or its encoder replaced, {MAX_RETRIES} times during one call; "
             "try again"
@@ -157,44 +127,37 @@ class Answerer:
         """
         _judge(task, self.calibrations_for(options.encoder), options)
 
-    def pages(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[SearchResult]:
-        """Return the `options.k` best documents of each request, one hit each: what a submission ranks.
+    def search(self, requests: Sequence[TaskInput], options: SearchOptions | None = None) -> list[SearchResult]:
+        """Return the hits of each request, in order, by the weights of its task: places, not distinct answers.
 
         Raises:
             TaskInputError, UnknownRelationError, QueryError: as `answer` does.
         """
-        options = options or AnswerOptions()
+        options = options or SearchOptions()
         if not requests:
             return []
-        queries = self._weighted(requests, _queries(requests), self.calibrations_for(options.encoder), options)
-        return self._knowledge_base.search(
-            queries,
-            unit="document",
-            k=options.k,
-            effort=options.effort,
-            nprobe=options.nprobe,
-            explain=options.explain,
-            truncate=options.truncate,
-            encoder=options.encoder,
-        )
+        queries = _weighted(requests, _queries(requests), self.calibrations_for(options.encoder), options)
+        plain = {field.name: getattr(options, field.name) for field in fields(SearchOptions)}
+        return self._knowledge_base.search(queries, SearchOptions(**{**plain, "unit": None, "weights": None}))
 
-    def _weighted(
-        self,
-        requests: Sequence[TaskRequest],
-        queries: Sequence[Query],
-        calibrations: Calibrations,
-        options: AnswerOptions,
-    ) -> list[Query]:
-        """Return the queries with the weights and units in force."""
-        return [
-            replace(
-                query,
-                weights=options.weights or calibrations.weights(task_of(request)),
-                unit=options.unit or DEFAULT_UNITS[task_of(request)],
-                strategy=options.strategy or query.strategy,
-            )
-            for request, query in zip(requests, queries, strict=True)
-        ]
+    def pages(self, requests: Sequence[TaskInput], options: SearchOptions | None = None) -> list[SearchResult]:
+        """Return the `options.k` best documents of each request, one hit each: what a submission ranks."""
+        return self.search(requests, replace(options or SearchOptions(), unit="document"))
+
+
+def _weighted(
+    requests: Sequence[TaskInput], queries: Sequence[Query], calibrations: Calibrations, options: SearchOptions
+) -> list[Query]:
+    """Return the queries with the weights and units in force."""
+    return [
+        replace(
+            query,
+            weights=options.weights_over(calibrations.weights(task_of(request))),
+            unit=options.unit or query.unit,
+            strategy=options.strategy or query.strategy,
+        )
+        for request, query in zip(requests, queries, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -212,7 +175,7 @@ def _judge(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _J
         why_not = "the knowledge base holds no calibration of the task; fit one with 'kbengine calibrate'"
     elif options.unit not in (None, DEFAULT_UNITS[task]):
         why_not = f"probabilities are about {DEFAULT_UNITS[task]}s; leave the unit out"
-    elif options.weights not in (None, found.weights):
+    elif options.weights_over(found.weights) != found.weights:
         why_not = "probabilities are for the task's own weights; leave the weights out"
     elif options.strategy not in (None, Query.strategy):
         why_not = "probabilities are for the task's own strategy; leave the strategy out"
@@ -226,7 +189,7 @@ def _judge(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _J
     return _Judge(found.confidence, found.threshold if options.threshold is None else options.threshold or None)
 
 
-def _queries(requests: Sequence[TaskRequest]) -> list[Query]:
+def _queries(requests: Sequence[TaskInput]) -> list[Query]:
     """Return the requests' queries; an error names the request's place where there are several."""
     queries = []
     for i, request in enumerate(requests):
@@ -239,42 +202,23 @@ def _queries(requests: Sequence[TaskRequest]) -> list[Query]:
     return queries
 
 
-def _find_options(options: AnswerOptions, *, one_more: bool) -> FindOptions:
-    """Return how to search; for one answer more than is wanted where one of them may not be offered."""
-    return FindOptions(
-        k=options.k + one_more,
-        effort=options.effort,
-        nprobe=options.nprobe,
-        truncate=options.truncate,
-        encoder=options.encoder,
-    )
-
-
-def _answer_of(
-    request: TaskRequest, query: Query, found: Found, judge: _Judge, impossible: str, *, options: AnswerOptions
-) -> TaskAnswer:
-    task = task_of(request)
-    groups = found.groups
-    probabilities: Sequence[float | None] = [None] * len(groups)
+def _answer_of(request: TaskInput, found: Retrieved, judge: _Judge, *, options: AnswerOptions) -> TaskAnswer:
+    task, unit, result = task_of(request), found.query.unit, found.result
+    probabilities: Sequence[float | None] = [None] * len(found.groups)
     if judge.confidence is not None:
-        probabilities = judge.confidence.probabilities(features_of(query, query.unit, groups))
-    offered = [
-        (group, probability)
-        for group, probability in zip(groups, probabilities, strict=True)
-        if not impossible or query.unit != "phrase" or norm(group.text) != impossible
-    ]
+        probabilities = found.probabilities(judge.confidence)
     answers = tuple(
         Answer(
             rank=rank,
             text=group.text,
-            unit=query.unit,
+            unit=unit,
             score=group.score,
             probability=probability,
-            evidence=tuple(
-                evidence_of(task, query.unit, hit, explain=options.explain) for hit in shown_hits(query.unit, group)
-            ),
+            evidence=tuple(evidence_of(task, unit, hit, explain=options.explain) for hit in shown_hits(unit, group)),
         )
-        for rank, (group, probability) in enumerate(offered[: options.k], start=1)
+        for rank, (group, probability) in enumerate(
+            list(zip(found.groups, probabilities, strict=True))[: options.k], start=1
+        )
     )
     reason: NoAnswerReason | None = None
     if not answers:
@@ -287,10 +231,10 @@ def _answer_of(
         reason=reason,
         answers=answers,
         threshold=judge.threshold,
-        generation=found.generation,
-        encoder=found.encoder,
-        n_query_tokens=found.n_query_tokens,
-        truncated=found.truncated or left_out_turns(request) > 0,
-        timings_ms=found.timings_ms,
-        mention=request.mention if isinstance(request, LinkingRequest) else None,
+        generation=result.generation,
+        encoder=result.encoder,
+        n_query_tokens=result.n_query_tokens,
+        truncated=result.truncated or left_out_turns(request) > 0,
+        timings_ms=result.timings_ms,
+        mention=request.place if isinstance(request, Mention) else None,
     )

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from adapters.tasks.answers import Evidence
 from adapters.tasks.provenance import PageProvenance
-from adapters.tasks.task import Task
 from kbengine.corpus.sentences import covering_sentence, sentence_spans
-from kbengine.corpus.span import Span
+from kbengine.inputs import Task
 from kbengine.search.query import Unit
 from kbengine.search.results import Hit
+from kbengine.span import Span
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = {close: opening for opening, close in _BRACKETS.items()}

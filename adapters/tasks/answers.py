@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from adapters.tasks.provenance import PageProvenance
-from adapters.tasks.task import Task
-from kbengine.corpus.span import Span
+from kbengine.inputs import Task
 from kbengine.search.query import Unit
 from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
+from kbengine.span import Span
 
 Status = Literal["answered", "no_answer"]
 NoAnswerReason = Literal["nothing_found", "below_threshold"]

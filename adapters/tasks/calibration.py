@@ -12,40 +12,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from adapters.tasks.confidence import Confidence
-from adapters.tasks.task import (
-    DIALOGUE_WEIGHTS,
-    ENTITY_LINKING_WEIGHTS,
-    QUESTION_WEIGHTS,
-    SLOT_FILLING_WEIGHTS,
-    TASKS,
-    Task,
-)
+from adapters.tasks.defaults import TASK_WEIGHTS
 from kbengine.errors import InvalidOptionError
-from kbengine.search.query import Unit, Weights
+from kbengine.inputs import TASKS, Task
+from kbengine.search.query import Weights
 
 SETTING = "task_calibration"
 VERSION = 2
-
-DEFAULT_UNITS: Mapping[Task, Unit] = {
-    "question": "phrase",
-    "slot-filling": "phrase",
-    "entity-linking": "document",
-    "dialogue": "document",
-}
-"""What an answer of each task is unless another unit is asked for; probabilities are about this one."""
-
-
-def default_weights(task: Task) -> Weights:
-    """Return the task's weights where none were fitted."""
-    match task:
-        case "question":
-            return QUESTION_WEIGHTS
-        case "slot-filling":
-            return SLOT_FILLING_WEIGHTS
-        case "entity-linking":
-            return ENTITY_LINKING_WEIGHTS
-        case "dialogue":
-            return DIALOGUE_WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -123,7 +96,7 @@ class Calibrations:
     def weights(self, task: Task) -> Weights:
         """Return the task's weights: the fitted ones, else the default."""
         found = self.tasks.get(task)
-        return found.weights if found is not None and found.weights_fitted else default_weights(task)
+        return found.weights if found is not None and found.weights_fitted else TASK_WEIGHTS[task]
 
 
 def calibrations_of(setting: Any, *, encoder: str) -> Calibrations:
@@ -154,8 +127,8 @@ def calibrations_of(setting: Any, *, encoder: str) -> Calibrations:
         except ValueError as error:
             notices.append(_left_out(task, str(error)))
             continue
-        if not found.weights_fitted and found.weights != default_weights(task):
-            notices.append(_left_out(task, f"it was fitted with {found.weights}, now {default_weights(task)} are used"))
+        if not found.weights_fitted and found.weights != TASK_WEIGHTS[task]:
+            notices.append(_left_out(task, f"it was fitted with {found.weights}, now {TASK_WEIGHTS[task]} are used"))
         else:
             tasks[task] = found
     return Calibrations(tasks, tuple(notices))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adapters.tasks.grouping import Group
 from kbengine.corpus.normalise import norm
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
+from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.search.query import Query, Unit
 from storage.terms import name_term, title_terms
 
@@ -167,22 +167,22 @@ def _lead(groups: Sequence[Group], i: int) -> float:
 
 def _texts(query: Query) -> list[str]:
     match query.input:
-        case QuestionInput(text):
+        case Question(text):
             return [text]
-        case SlotInput(subject, relation):
+        case Slot(subject, relation):
             return [subject, relation]
-        case MentionInput(_, mention, _):
-            return [mention]
-        case DialogueInput(turns):
+        case Mention():
+            return [query.input.name]
+        case Dialogue(turns):
             return list(turns)
 
 
 def _name(query: Query) -> str | None:
     match query.input:
-        case SlotInput(subject, _):
+        case Slot(subject, _):
             return subject
-        case MentionInput(_, mention, _):
-            return mention
+        case Mention():
+            return query.input.name
     return None
 
 

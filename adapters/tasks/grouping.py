@@ -34,35 +34,40 @@ def searched_unit(unit: Unit) -> Unit:
     return "passage" if unit == "document" else unit
 
 
-def groups_of(unit: Unit, hits: Iterable[Hit]) -> list[Group]:
-    """Return the distinct answers of the unit, best first, from hits of `searched_unit(unit)`, best first.
+def answer_key(unit: Unit, hit: Hit) -> str | None:
+    """Return what hits of `searched_unit(unit)` that are one answer have in common; None for one that is no answer.
 
     Phrases are one answer when they are equal after KILT's normalisation (case, ASCII punctuation and English articles
-    do not count); those of nothing but punctuation are left out. Documents are one answer by their id. Sentences and
+    do not count); those of nothing but punctuation are none. Documents are one answer by their id. Sentences and
     passages stay as they are.
     """
     if unit == "phrase":
-        return _phrase_groups(hits)
+        text = _trimmed(hit)
+        return norm(text) or text.casefold() or None  # "The The" and "?!" normalise to nothing
     if unit == "document":
-        of_document: dict[str, list[Hit]] = {}
-        for hit in hits:
-            of_document.setdefault(hit.document.doc_id, []).append(hit)
-        return [Group(members[0].document.title, tuple(members)) for members in of_document.values()]
-    return [Group(hit.text, (hit,)) for hit in hits]
+        return hit.document.doc_id
+    return f"{hit.passage.passage_id} {hit.span.start} {hit.span.end}"
 
 
-def _phrase_groups(hits: Iterable[Hit]) -> list[Group]:
-    texts: dict[str, list[str]] = {}
+def groups_of(unit: Unit, hits: Iterable[Hit]) -> list[Group]:
+    """Return the distinct answers of the unit, best first, from hits of `searched_unit(unit)`, best first."""
     members: dict[str, list[Hit]] = {}
     for hit in hits:
-        span = trimmed_span(hit.passage.text, hit.phrase)
-        text = hit.passage.text[span.start : span.end]
-        if not text:
-            continue
-        key = norm(text) or text.casefold()  # "The The" and "?!" normalise to nothing
-        texts.setdefault(key, []).append(text)
-        members.setdefault(key, []).append(hit)
-    return [Group(_best_cased(texts[key]), tuple(members[key])) for key in members]
+        key = answer_key(unit, hit)
+        if key is not None:
+            members.setdefault(key, []).append(hit)
+    return [Group(_text(unit, places), tuple(places)) for places in members.values()]
+
+
+def _trimmed(hit: Hit) -> str:
+    span = trimmed_span(hit.passage.text, hit.phrase)
+    return hit.passage.text[span.start : span.end]
+
+
+def _text(unit: Unit, places: Sequence[Hit]) -> str:
+    if unit == "phrase":
+        return _best_cased([_trimmed(hit) for hit in places])
+    return places[0].document.title if unit == "document" else places[0].text
 
 
 def _best_cased(texts: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import functools
 
 from adapters.tasks.relations import RelationTable
-from adapters.tasks.requests import SlotRequest, TaskRequest
 from kbengine.corpus.normalise import norm
+from kbengine.inputs import Slot, TaskInput
 
 IRREFLEXIVE = frozenset(
     (
@@ -29,9 +29,9 @@ IRREFLEXIVE = frozenset(
 """Wikidata ids of the relations."""
 
 
-def impossible_object(request: TaskRequest) -> str:
+def impossible_object(request: TaskInput) -> str:
     """Return the subject, after KILT's normalisation, where it cannot be the object; empty where anything can."""
-    if not isinstance(request, SlotRequest):
+    if not isinstance(request, Slot):
         return ""
     relation = _table().find(request.relation)
     return norm(request.subject) if relation is not None and relation.id in IRREFLEXIVE else ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kbengine.corpus.span import Span
+
 from kbengine.search.results import Hit
 
 

@@ -5,32 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from adapters.errors import TaskInputError
-from adapters.tasks.parsing import check_span
+from adapters.tasks.defaults import CONTEXT_CHARS, MAX_INPUT_CHARS, MAX_TURNS, TASK_WEIGHTS, TITLE_DECAY, TURN_DECAY
 from adapters.tasks.relations import RelationTable, property_id_of
-from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, TaskRequest
-from adapters.tasks.task import (
-    CONTEXT_CHARS,
-    DIALOGUE_WEIGHTS,
-    END_MENTION,
-    ENTITY_LINKING_WEIGHTS,
-    MAX_INPUT_CHARS,
-    MAX_TURNS,
-    QUESTION_WEIGHTS,
-    SEPARATOR,
-    SLOT_FILLING_WEIGHTS,
-    START_MENTION,
-    TITLE_DECAY,
-    TURN_DECAY,
-)
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
+from kbengine.errors import TaskInputError
+from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Dialogue, Mention, Question, Slot, Task, TaskInput
 from kbengine.search.query import Query
+from kbengine.text_form import check_span, input_of
 
 _SIDE_CHARS = 8192
 """Characters on either side of a mention that are handed on: more than any encoder reads."""
 
 
-def query_of(request: TaskRequest) -> Query:
+def query_of(request: TaskInput) -> Query:
     """Return the query of a request, with the task's default weights and unit.
 
     Raises:
@@ -38,19 +24,29 @@ def query_of(request: TaskRequest) -> Query:
         UnknownRelationError: a slot's relation is a Wikidata id that the table of relations lacks.
     """
     match request:
-        case QuestionRequest(text):
+        case Question(text):
             return _question(_text(text, "the question"))
-        case SlotRequest(subject, relation):
+        case Slot(subject, relation):
             return _slot_filling(_field(subject, "the subject"), _field(relation, "the relation"))
-        case LinkingRequest(text, _):
+        case Mention(text, _):
             return _entity_linking(request)
-        case DialogueRequest(turns):
+        case Dialogue(turns):
             return _dialogue(turns)
 
 
-def left_out_turns(request: TaskRequest) -> int:
+def task_query(task: Task, text: str) -> Query:
+    """Return the query of what `text` asks for the task, with the task's default weights and unit.
+
+    Raises:
+        TaskInputError: the text has not the task's form.
+        UnknownRelationError: a relation is a Wikidata id that the table of relations lacks.
+    """
+    return query_of(input_of(task, text))
+
+
+def left_out_turns(request: TaskInput) -> int:
     """Return how many of a dialogue's turns are too old to be looked at; 0 for other tasks."""
-    return max(0, len(request.turns) - MAX_TURNS) if isinstance(request, DialogueRequest) else 0
+    return max(0, len(request.turns) - MAX_TURNS) if isinstance(request, Dialogue) else 0
 
 
 def relation_text(relation: str) -> str:
@@ -63,23 +59,23 @@ def relation_text(relation: str) -> str:
 
 
 def _question(text: str) -> Query:
-    return Query(input=QuestionInput(text), lexical=((text, 1.0),), weights=QUESTION_WEIGHTS, unit="phrase")
+    return Query(input=Question(text), lexical=((text, 1.0),), weights=TASK_WEIGHTS["question"], unit="phrase")
 
 
 def _slot_filling(subject: str, relation: str) -> Query:
     words = relation_text(relation)
     return Query(
-        input=SlotInput(subject, words),
+        input=Slot(subject, words),
         lexical=((subject, 1.0), (words, 1.0)),
         documents=((subject, 1.0), (words, 1.0)),
         names=((subject, 1.0),),
-        weights=SLOT_FILLING_WEIGHTS,
+        weights=TASK_WEIGHTS["slot-filling"],
         unit="phrase",
     )
 
 
-def _entity_linking(request: LinkingRequest) -> Query:
-    text, span = _text(request.text, "the text"), request.mention
+def _entity_linking(request: Mention) -> Query:
+    text, span = _text(request.text, "the text"), request.place
     for mark in (START_MENTION, END_MENTION):
         if mark in text:
             raise TaskInputError(
@@ -87,14 +83,15 @@ def _entity_linking(request: LinkingRequest) -> Query:
                 "its span, not both"
             )
     check_span(text, span)
-    mention = text[span.start : span.end].strip()
-    left = text[max(0, span.start - _SIDE_CHARS) : span.start].strip()
-    right = text[span.end : span.end + _SIDE_CHARS].strip()
+    name = request.name
+    mention = name.strip()
+    left = request.left[-_SIDE_CHARS:] + name[: len(name) - len(name.lstrip())]
+    right = name[len(name.rstrip()) :] + request.right[:_SIDE_CHARS]
     return Query(
-        input=MentionInput(left, mention, right),
-        lexical=((f"{left[-CONTEXT_CHARS:]} {right[:CONTEXT_CHARS]}", 0.4),),
+        input=Mention.from_parts(left, mention, right),
+        lexical=((f"{left.strip()[-CONTEXT_CHARS:]} {right.strip()[:CONTEXT_CHARS]}", 0.4),),
         names=((mention, 1.0),),
-        weights=ENTITY_LINKING_WEIGHTS,
+        weights=TASK_WEIGHTS["entity-linking"],
         unit="document",
     )
 
@@ -109,13 +106,13 @@ def _dialogue(turns: Sequence[str]) -> Query:
     spoken = spoken[-MAX_TURNS:]
     newest_first = list(enumerate(reversed(spoken)))
     return Query(
-        input=DialogueInput(tuple(spoken)),
+        input=Dialogue(tuple(spoken)),
         # A conversation keeps to its subject, which is often named once, at its beginning: the page as a whole is
         # matched against all turns alike, and the recent turns only choose the passage of it.
         documents=tuple((turn, 1.0) for turn in spoken),
         lexical=tuple((turn, 0.1 * TURN_DECAY**age) for age, turn in newest_first),
         spotted=tuple((turn, 0.67 * TITLE_DECAY**age) for age, turn in newest_first),
-        weights=DIALOGUE_WEIGHTS,
+        weights=TASK_WEIGHTS["dialogue"],
         unit="document",
     )
 

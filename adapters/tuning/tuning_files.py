@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from adapters.errors import RecordError, TaskInputError, UnknownRelationError
+from adapters.errors import RecordError, UnknownRelationError
 from adapters.kilt.records import Provenance, TaskRecord, read_gold
 from adapters.kilt.task_files import task_of_file
-from adapters.tasks.parsing import request_of
+from adapters.tasks.defaults import MAX_INPUT_CHARS, PHRASE_TASKS
 from adapters.tasks.queries import query_of
-from adapters.tasks.task import MAX_INPUT_CHARS, PHRASE_TASKS, Task
-from kbengine.errors import InvalidOptionError
+from kbengine.errors import InvalidOptionError, TaskInputError
+from kbengine.inputs import Task
 from kbengine.learning.tuning.rows import TuningRow
 from kbengine.search.query import Query, Weights
+from kbengine.text_form import input_of
 
 MAX_PARAGRAPHS = 1000
 """Paragraphs that one piece of evidence may span."""
@@ -85,7 +86,7 @@ def read_gold_rows(
         try:
             if len(record.input) > MAX_INPUT_CHARS:
                 raise TaskInputError(f"the input has {len(record.input):,} characters")
-            rows.append(GoldRow(record, query_of(request_of(file.task, record.input))))
+            rows.append(GoldRow(record, query_of(input_of(file.task, record.input))))
         except (TaskInputError, UnknownRelationError) as error:
             _tell(f"left out: {record.file}:{record.line}: {error.message:.300}")
     if not rows:

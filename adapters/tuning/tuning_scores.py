@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from adapters.kilt.downstream import answer_scores
 from adapters.kilt.retrieval import PAGE_KEYS, r_precision
 from adapters.tasks.answering import answer_of
-from adapters.tasks.calibration import default_weights
+from adapters.tasks.defaults import TASK_WEIGHTS
 from adapters.tuning.tuning_files import GoldRow, TaskFile
 from kbengine.errors import InvalidOptionError, QueryError
 from kbengine.learning.tuning.candidates import PHRASES_ALONE
@@ -17,7 +17,7 @@ from kbengine.search.query import Effort, SearchOptions, Weights
 
 if TYPE_CHECKING:
     from adapters.kilt.records import TaskRecord
-    from adapters.tasks.task import Task
+    from kbengine.inputs import Task
     from kbengine.learning.loop.task import Evaluation
     from kbengine.learning.tuning.losses import Loss
     from kbengine.search.results import Hit
@@ -86,7 +86,7 @@ class DevelopmentScore:
         measured = ("fused", "phrase") if self._options.signals == "both" else (self._options.signals,)
         measures: dict[str, float] = {}
         for file, rows in self._files:
-            fused = self._weights.get(file.task) or default_weights(file.task)
+            fused = self._weights.get(file.task) or TASK_WEIGHTS[file.task]
             weights = [PHRASES_ALONE if signals == "phrase" else fused for signals in measured]
             for signals, scores in zip(measured, self._scores(searcher, file.task, rows, weights), strict=True):
                 measures |= {f"{file.name} {signals} {name}": value for name, value in scores.items()}

@@ -11,10 +11,9 @@ from kbengine.corpus.compression import CorpusFile
 from kbengine.corpus.fields import as_object, get_list, get_text
 from kbengine.corpus.jsonl import parse_object
 from kbengine.errors import CorpusError, InvalidOptionError
+from kbengine.inputs import END_MENTION, START_MENTION
 from storage.alias_records import NewAlias
 
-START_MENTION = "[START_ENT]"
-END_MENTION = "[END_ENT]"
 _HEAD_BYTES = 1 << 16
 
 

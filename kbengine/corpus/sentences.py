@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sentencex
 
-from kbengine.corpus.span import Span
+from kbengine.span import Span
 
 
 def sentence_spans(text: str, language: str = "en") -> list[Span]:

@@ -18,12 +18,13 @@ from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
 from kbengine.encoders.location import DEFAULT_ENCODER, locate_encoder
 from kbengine.encoders.model import PhraseModel
 from kbengine.encoders.passage_windows import EncodedWindow, PassageVectors, PassageWindow, join_windows
-from kbengine.encoders.query_input import QueryIds, QueryInput, query_ids
+from kbengine.encoders.query_input import QueryIds, query_ids
 from kbengine.encoders.sparse.checkpoint import has_sparse
 from kbengine.encoders.sparse.encoding import SparseEncoder, WindowRows
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
 from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import plan_batches, windows
+from kbengine.inputs import TaskInput
 from storage.sparse_scores import SparseQuery
 
 
@@ -197,7 +198,7 @@ class Encoder:
         tuned._model = self._model.with_query_weights(weights, self.device, prepack=self._prepack)
         return tuned
 
-    def query_ids(self, inputs: Sequence[QueryInput], *, truncate: bool = False) -> list[QueryIds]:
+    def query_ids(self, inputs: Sequence[TaskInput], *, truncate: bool = False) -> list[QueryIds]:
         """Return the token ids that each query becomes; arguments and errors as of `encode_queries`."""
         inputs = restored(inputs, self._truecaser)
         return query_ids(inputs, self.tokenizer, self.config.max_query_tokens, truncate=truncate)
@@ -250,7 +251,7 @@ class Encoder:
                 progress(int(lengths[batch].sum()))
         return join_windows(tokens, inputs, [value for value in encoded if value is not None], self.sparse)
 
-    def encode_queries(self, inputs: Sequence[QueryInput], *, truncate: bool = False) -> QueryVectors:
+    def encode_queries(self, inputs: Sequence[TaskInput], *, truncate: bool = False) -> QueryVectors:
         """Return the vectors of queries of any mixture of kinds, in order; float32 throughout.
 
         Args:

@@ -1,4 +1,4 @@
-"""What can be asked of an encoder, and the token ids that each kind of query becomes. No torch here.
+"""The token ids that each kind of query becomes for an encoder. No torch here.
 
 question      `[CLS] text [SEP]`
 slot filling  `[CLS] subject [SEP] relation [SEP]`
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbengine.encoders.config import QueryLimits
 from kbengine.errors import EmptyQueryError, QueryError, QueryTooLongError, UsageError
+from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
 
 if TYPE_CHECKING:
     from kbengine.encoders.tokenization import TextTokenizer
@@ -24,40 +25,6 @@ CONTEXT_TOKENS = 32
 _CONTEXT_CHARS = 4096
 
 
-@dataclass(frozen=True)
-class QuestionInput:
-    """A question, or any short text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class SlotInput:
-    """A subject and a relation whose object is wanted."""
-
-    subject: str
-    relation: str
-
-
-@dataclass(frozen=True)
-class MentionInput:
-    """A mention whose entity is wanted, with the text before and after it."""
-
-    left: str
-    mention: str
-    right: str
-
-
-@dataclass(frozen=True)
-class DialogueInput:
-    """A conversation whose last turn wants an answer: turns oldest first, as they were said."""
-
-    turns: Sequence[str]
-
-
-QueryInput = QuestionInput | SlotInput | MentionInput | DialogueInput
-
-
 class QueryIds(NamedTuple):
     """One encoded query text: its token ids with the special ones, and whether some of the text was left out."""
 
@@ -66,7 +33,7 @@ class QueryIds(NamedTuple):
 
 
 def query_ids(
-    inputs: Sequence[QueryInput], tokenizer: TextTokenizer, limits: QueryLimits, *, truncate: bool = False
+    inputs: Sequence[TaskInput], tokenizer: TextTokenizer, limits: QueryLimits, *, truncate: bool = False
 ) -> list[QueryIds]:
     """Return the token ids of each query, in order.
 
@@ -94,16 +61,16 @@ def query_ids(
     return found
 
 
-def _parts(value: QueryInput, i: int, limits: QueryLimits) -> list[str]:
+def _parts(value: TaskInput, i: int, limits: QueryLimits) -> list[str]:
     """Return the texts of a query to tokenise, those that must not be empty checked."""
     match value:
-        case QuestionInput(text):
+        case Question(text):
             return [_filled(text, i, "question", "text")]
-        case SlotInput(subject, relation):
+        case Slot(subject, relation):
             return [_filled(subject, i, "slot", "subject"), _filled(relation, i, "slot", "relation")]
-        case MentionInput(left, mention, right):
-            return [_filled(mention, i, "mention", "mention"), left[-_CONTEXT_CHARS:], right[:_CONTEXT_CHARS]]
-        case DialogueInput(turns):
+        case Mention(left=left, name=name, right=right):
+            return [_filled(name, i, "mention", "mention"), left[-_CONTEXT_CHARS:], right[:_CONTEXT_CHARS]]
+        case Dialogue(turns):
             if isinstance(turns, str):
                 raise QueryError(f"query {i} (dialogue): turns is one string, wanted a list of turns, oldest first")
             spoken = [turn for turn in reversed(turns) if turn.strip()]
@@ -111,9 +78,7 @@ def _parts(value: QueryInput, i: int, limits: QueryLimits) -> list[str]:
                 raise EmptyQueryError(f"query {i} (dialogue) has no turn with text; give at least one")
             # Every turn takes two tokens or more, so that no turn beyond these could be read; one more shows the cut.
             return spoken[: limits.dialogue // 2 + 1]
-    raise QueryError(
-        f"query {i} is a {type(value).__name__}, wanted QuestionInput, SlotInput, MentionInput or DialogueInput"
-    )
+    raise QueryError(f"query {i} is a {type(value).__name__}, wanted Question, Slot, Mention or Dialogue")
 
 
 def _filled(text: str, i: int, kind: str, field: str) -> str:
@@ -136,16 +101,16 @@ class _Assembler:
     limits: QueryLimits
     truncate: bool
 
-    def assemble(self, i: int, value: QueryInput, parts: list[list[int]]) -> QueryIds:
+    def assemble(self, i: int, value: TaskInput, parts: list[list[int]]) -> QueryIds:
         match value:
-            case QuestionInput():
+            case Question():
                 return self._question(i, parts[0])
-            case SlotInput():
+            case Slot():
                 return self._slot(i, parts[0], parts[1])
-            case MentionInput():
+            case Mention():
                 cut = len(value.left) > _CONTEXT_CHARS or len(value.right) > _CONTEXT_CHARS
                 return self._mention(i, *parts, cut=cut)
-            case DialogueInput():
+            case Dialogue():
                 return self._dialogue(i, parts)
 
     def _question(self, i: int, text: list[int]) -> QueryIds:

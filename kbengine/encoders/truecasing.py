@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QueryInput, QuestionInput, SlotInput
 from kbengine.errors import EncoderError
+from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
 
 TRUECASE_FILE = "truecase.json"
 _WORD = re.compile(r"\w+(?:['’\-]\w+)*")
@@ -106,24 +106,24 @@ class Truecaser:
             at = match.end()
         return "".join(restored) + text[at:]
 
-    def query(self, query: QueryInput) -> QueryInput:
+    def query(self, query: TaskInput) -> TaskInput:
         """Return a query with the case of its texts restored; a mention's context is looked at with the mention."""
         match query:
-            case QuestionInput(text):
-                return QuestionInput(self.restore(text))
-            case SlotInput(subject, _):
+            case Question(text):
+                return Question(self.restore(text))
+            case Slot(subject, _):
                 return replace(query, subject=self.restore(subject))  # relations are lower-case by nature
-            case MentionInput(left, mention, right):
-                whole = f"{left}\x1f{mention}\x1f{right}"
+            case Mention(left=left, name=name, right=right):
+                whole = f"{left}\x1f{name}\x1f{right}"
                 restored = self.restore(whole)
                 # Some letters change their number with their case; the parts are then left as they are.
                 parts = restored.split("\x1f")
-                return MentionInput(*parts) if len(parts) == 3 else query
-            case DialogueInput(turns):
-                return DialogueInput(tuple(self.restore(turn) for turn in turns))
+                return Mention.from_parts(*parts) if len(parts) == 3 else query
+            case Dialogue(turns):
+                return Dialogue(tuple(self.restore(turn) for turn in turns))
 
 
-def restored(queries: Sequence[QueryInput], truecaser: Truecaser | None) -> Sequence[QueryInput]:
+def restored(queries: Sequence[TaskInput], truecaser: Truecaser | None) -> Sequence[TaskInput]:
     """Return the queries with their case restored, where there is a truecaser."""
     return queries if truecaser is None else [truecaser.query(query) for query in queries]
 

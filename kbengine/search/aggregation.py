@@ -33,6 +33,12 @@ class ScoredPhrases:
         """Return the phrases at the given positions, in that order."""
         return ScoredPhrases(*(getattr(self, name)[at] for name in self.__dataclass_fields__))
 
+    def followed_by(self, others: ScoredPhrases) -> ScoredPhrases:
+        """Return these phrases and the others after them."""
+        return ScoredPhrases(
+            *(np.concatenate([getattr(self, name), getattr(others, name)]) for name in self.__dataclass_fields__)
+        )
+
     def __len__(self) -> int:
         return len(self.first_rows)
 

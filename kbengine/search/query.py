@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from kbengine.encoders.query_input import QueryInput, QuestionInput
 from kbengine.errors import InvalidOptionError
+from kbengine.inputs import Question, TaskInput
 
 Unit = Literal["phrase", "sentence", "passage", "document"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -27,6 +27,8 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 MAX_K = 1000
 
+SIGNALS = ("phrase", "passage", "lexical", "sparse")
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -34,26 +36,58 @@ class Weights:
 
     `phrase_score` is `start·q_start + end·q_end` (tens), `passage_score` a cosine (below 1), `bm25` a BM25 sum (tens),
     so the passage weight is naturally large. `sparse_score` is the same sum over sparse vectors, which are trained to
-    be added as they are; it is 0 where no sparse rows are stored.
+    be added as they are; it is 0 where no sparse rows are stored. The defaults are those of questions.
     """
 
     phrase: float = 1.0
-    passage: float = 10.0
-    lexical: float = 2.0
-    sparse: float = 1.0
+    passage: float = 5.0
+    lexical: float = 2.5
+    sparse: float = 0.25
 
     def __post_init__(self) -> None:
-        for name in ("phrase", "passage", "lexical", "sparse"):
-            value = getattr(self, name)
-            if not math.isfinite(value) or value < 0:
-                raise InvalidOptionError(
-                    f"weight '{name}' is {value}, wanted a finite number from 0 up; leave it out for the task's default"
-                )
+        for name in SIGNALS:
+            _check_weight(name, getattr(self, name))
         if self.phrase == self.passage == self.lexical == 0:
             raise InvalidOptionError(
                 "the weights of phrase, passage and lexical score are all 0, so nothing could be ranked; give one a "
                 "positive value"
             )
+
+
+@dataclass(frozen=True)
+class SomeWeights:
+    """Some of the weights, instead of a task's own; what is None stays the task's.
+
+    >>> SomeWeights(lexical=4.0).over(Weights())
+    Weights(phrase=1.0, passage=5.0, lexical=4.0, sparse=0.25)
+    """
+
+    phrase: float | None = None
+    passage: float | None = None
+    lexical: float | None = None
+    sparse: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in SIGNALS:
+            value = getattr(self, name)
+            if value is not None:
+                _check_weight(name, value)
+
+    def over(self, weights: Weights) -> Weights:
+        """Return the weights with these in their places.
+
+        Raises:
+            InvalidOptionError: nothing could be ranked by them.
+        """
+        given = {name: getattr(self, name) for name in SIGNALS}
+        return replace(weights, **{name: value for name, value in given.items() if value is not None})
+
+
+def _check_weight(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise InvalidOptionError(
+            f"weight '{name}' is {value}, wanted a finite number from 0 up; leave it out for the task's default"
+        )
 
 
 @dataclass(frozen=True)
@@ -73,7 +107,7 @@ class Query:
         strategy: Where candidates come from unless the search says otherwise.
     """
 
-    input: QueryInput
+    input: TaskInput
     lexical: tuple[tuple[str, float], ...] = ()
     documents: tuple[tuple[str, float], ...] = ()
     titles: tuple[tuple[str, float], ...] = ()
@@ -86,19 +120,29 @@ class Query:
     @classmethod
     def question(cls, text: str) -> Query:
         """Return the query of a plain question or of free text."""
-        return cls(input=QuestionInput(text), lexical=((text, 1.0),))
+        return cls(input=Question(text), lexical=((text, 1.0),))
 
 
 @dataclass(frozen=True)
 class SearchOptions:
     """How to search; `None` takes the query's own choice or one made from the size of the knowledge base.
 
-    `encoder` names an encoder tuned for the knowledge base; None is the one it was opened with.
+    Attributes:
+        k: Distinct answers wanted, 1 to 1000.
+        unit: What an answer is.
+        weights: Of the signals; of `SomeWeights` what is left out is the query's own.
+        effort: How many candidates are looked at.
+        nprobe: Clusters probed per segment, instead of `effort`.
+        max_phrase_tokens: The longest phrase that is an answer, 1 to 64 tokens.
+        explain: Give the parts of each score.
+        truncate: Cut a question or slot that is too long for the encoder instead of refusing it.
+        strategy: Where candidates come from.
+        encoder: The name of an encoder tuned for the knowledge base; None is the one it was opened with.
     """
 
     k: int = 10
     unit: Unit | None = None
-    weights: Weights | None = None
+    weights: Weights | SomeWeights | None = None
     effort: Effort = "normal"
     nprobe: int | None = None
     max_phrase_tokens: int | None = None
@@ -108,7 +152,7 @@ class SearchOptions:
     encoder: str | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.k <= MAX_K:
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MAX_K:
             raise InvalidOptionError(f"k is {self.k}, wanted 1 to {MAX_K}; ask for fewer answers")
         if self.unit is not None and self.unit not in UNITS:
             raise InvalidOptionError(f"unit is {self.unit!r}, wanted one of {', '.join(UNITS)}")
@@ -120,3 +164,9 @@ class SearchOptions:
             raise InvalidOptionError(f"nprobe is {self.nprobe}, wanted 1 or more (or leave it out)")
         if self.max_phrase_tokens is not None and not 1 <= self.max_phrase_tokens <= 64:
             raise InvalidOptionError(f"the longest phrase is {self.max_phrase_tokens} tokens, wanted 1 to 64")
+
+    def weights_over(self, weights: Weights) -> Weights:
+        """Return the weights in force for a query that has these of its own."""
+        if self.weights is None:
+            return weights
+        return self.weights.over(weights) if isinstance(self.weights, SomeWeights) else self.weights

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kbengine.corpus.sentences import covering_sentence, sentence_spans
-from kbengine.corpus.span import Span
 from kbengine.search.aggregation import ScoredPhrases
-from kbengine.search.query import SearchOptions, Unit
+from kbengine.search.query import Unit
 from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts
+from kbengine.span import Span
 
 if TYPE_CHECKING:
     from storage.reader import KBReader
@@ -32,9 +32,10 @@ class Resolver:
         snapshot: Snapshot,
         chosen: Sequence[ScoredPhrases],
         units: Sequence[Unit],
-        options: SearchOptions,
-    ) -> list[tuple[Hit, ...]]:
-        """Return the hits of each query, at most `options.k`, best first.
+        *,
+        explain: bool,
+    ) -> list[list[Hit]]:
+        """Return the hits of each query, in the order of its phrases, with the parts of their scores for `explain`.
 
         Raises:
             SnapshotOutdatedError: a compaction has forgotten documents of the snapshot, or a filter tokens; search a
@@ -45,7 +46,7 @@ class Resolver:
         if len(passages) < len(passage_ids):
             raise SnapshotOutdatedError(snapshot.generation)
         return [
-            self._hits(snapshot, phrases, unit, options, passages, documents)
+            self._hits(snapshot, phrases, unit, passages, documents, explain=explain)
             for phrases, unit in zip(chosen, units, strict=True)
         ]
 
@@ -54,12 +55,12 @@ class Resolver:
         snapshot: Snapshot,
         phrases: ScoredPhrases,
         unit: Unit,
-        options: SearchOptions,
         passages: dict[int, PassageRecord],
         documents: dict[int, DocumentRecord],
-    ) -> tuple[Hit, ...]:
+        *,
+        explain: bool,
+    ) -> list[Hit]:
         hits: list[Hit] = []
-        seen_sentences: set[tuple[int, int, int]] = set()
         first_tokens = snapshot.token_ids_of_rows(phrases.first_rows)
         last_tokens = snapshot.token_ids_of_rows(phrases.last_rows)
         for i in range(len(phrases)):
@@ -71,11 +72,6 @@ class Resolver:
                 raise SnapshotOutdatedError(snapshot.generation)
             phrase = Span(*characters)
             span = _unit_span(passage.text, phrase, unit)
-            if unit == "sentence":
-                key = (passage.passage_id, span.start, span.end)
-                if key in seen_sentences:
-                    continue
-                seen_sentences.add(key)
             hits.append(
                 Hit(
                     rank=len(hits) + 1,
@@ -90,12 +86,10 @@ class Resolver:
                     phrase=phrase,
                     first_token_id=first,
                     last_token_id=last,
-                    parts=_parts(phrases, i) if options.explain else None,
+                    parts=_parts(phrases, i) if explain else None,
                 )
             )
-            if len(hits) == options.k:
-                break
-        return tuple(hits)
+        return hits
 
 
 def _unit_span(text: str, phrase: Span, unit: Unit) -> Span:

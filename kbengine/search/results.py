@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbengine.corpus.span import Span
 from kbengine.search.query import Unit
+from kbengine.span import Span
 from storage.records import JSON
 
 
@@ -108,7 +108,11 @@ class Hit:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The answer to one query: hits best first, and what was answered from."""
+    """The answer to one query: hits best first, and what was answered from.
+
+    `round_ends` are the numbers of hits at the end of each round of the search: a further round is made only when more
+    answers are wanted than the rounds before found, and what it finds stands after theirs.
+    """
 
     hits: tuple[Hit, ...]
     generation: int
@@ -116,6 +120,7 @@ class SearchResult:
     n_query_tokens: int
     truncated: bool
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    round_ends: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON values."""

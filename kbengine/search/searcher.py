@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +15,9 @@ from kbengine.errors import StateError
 from kbengine.search.aggregation import ScoredPhrases, distinct_positions, first_best_positions, rank_phrases
 from kbengine.search.candidates import candidate_ranges
 from kbengine.search.lexical import LexicalSignal, lexical_signals
-from kbengine.search.query import Query, SearchOptions, Unit, Weights
+from kbengine.search.query import MAX_K, Query, SearchOptions, Unit, Weights
 from kbengine.search.resolving import Resolver, SnapshotOutdatedError
-from kbengine.search.results import SearchResult
+from kbengine.search.results import Hit, SearchResult
 from kbengine.search.scoring import best_phrases, expand_ranges
 from kbengine.search.strategies import Plan, passages_by_words, plan_of
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
+KeyOf = Callable[[int, Hit], Hashable | None]
+"""Returns what makes a hit of the query at a place one answer with others, None where it is no answer."""
 
 TOKENS_PER_SEARCH = 100
 """Nearest start tokens, and as many end tokens, taken per query (the papers' top-k of query-side training)."""
@@ -37,6 +39,11 @@ PASSAGES_PER_SEARCH = 50
 EFFORT_FACTORS = {"low": 0.25, "normal": 1.0, "high": 4.0, "exact": 1.0}
 MAX_RETRIES = 5
 """Searches begun anew because a compaction forgot documents between finding them and reading their text."""
+ROUND_PLACES = 50
+"""Places found in the first round. A further round is made only when more are wanted than the rounds before found, and
+what it finds comes after theirs: so the first answers are the same however many are asked for."""
+ROUND_GROWTH = 4
+"""How many times more places and candidates each further round looks at."""
 GATHER_ROWS = 1 << 16
 """Rows whose codes are read at once: 25 MB at d = 384."""
 
@@ -52,6 +59,42 @@ class _QueryVectors:
     sparse: SparseQuery | None
 
 
+@dataclass
+class _Pool:
+    """What was found so far for one query: phrases of distinct units, their hits, and where each round ended."""
+
+    place: int
+    vectors: _QueryVectors
+    plan: Plan
+    unit: Unit
+    token_rows: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    passage_hits: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    phrases: ScoredPhrases | None = None
+    hits: list[Hit] = field(default_factory=list)
+    round_ends: list[int] = field(default_factory=list)
+    keys: set[Hashable] = field(default_factory=set)
+    is_exhausted: bool = False
+
+    def wants_more(self, k: int) -> bool:
+        """Tell whether there are fewer than `k` answers and more may be found."""
+        return not self.is_exhausted and len(self.keys) < k
+
+    def take(self, hits: Sequence[Hit], key_of: KeyOf | None) -> None:
+        """Add the hits of a round; one whose answer an earlier round found stays out, and so does what is no answer."""
+        of_round: set[Hashable] = set()
+        for hit in hits:
+            if key_of is not None:
+                key = key_of(self.place, hit)
+            else:
+                key = (hit.passage.passage_id, hit.span) if self.unit != "phrase" else hit.first_token_id
+            if key is None or key in self.keys or (key_of is None and key in of_round):
+                continue
+            of_round.add(key)
+            self.hits.append(replace(hit, rank=len(self.hits) + 1))
+        self.keys |= of_round
+        self.round_ends.append(len(self.hits))
+
+
 class Searcher:
     """Answers queries from one knowledge base with one encoder; usable from several threads at once."""
 
@@ -60,10 +103,19 @@ class Searcher:
         self._encoder = encoder
         self._resolver = Resolver(reader)
 
-    def search(self, queries: Sequence[Query], options: SearchOptions) -> list[SearchResult]:
+    def search(
+        self, queries: Sequence[Query], options: SearchOptions, *, key_of: KeyOf | None = None
+    ) -> list[SearchResult]:
         """Return one result per query, in order; each is what the query would get alone.
 
         Timings are those of the whole call, not divided by the number of queries.
+
+        Args:
+            queries: what is asked.
+            options: how.
+            key_of: what makes hits one answer: called with the query's place and a hit, it returns the answer's key,
+                None where the hit is no answer. `options.k` then counts distinct keys, and all places of the rounds
+                that it took to find them come back. Without it every hit is an answer of its own.
 
         Raises:
             QueryError: a query is empty or longer than the encoder takes (unless `options.truncate`).
@@ -75,61 +127,98 @@ class Searcher:
         encoded = self._encoder.encode_queries([query.input for query in queries], truncate=options.truncate)
         for _ in range(MAX_RETRIES):
             with suppress(SnapshotOutdatedError):
-                return self._search(queries, encoded, options, began)
+                return self._search(queries, encoded, options, key_of, began)
         raise StateError(f"the knowledge base was compacted {MAX_RETRIES} times during one search; try again")
 
     def _search(
-        self, queries: Sequence[Query], encoded: QueryVectors, options: SearchOptions, began: float
+        self,
+        queries: Sequence[Query],
+        encoded: QueryVectors,
+        options: SearchOptions,
+        key_of: KeyOf | None,
+        began: float,
     ) -> list[SearchResult]:
         """Return the results from the newest snapshot."""
         clock = time.perf_counter
-        encoded_at = clock()
+        timings = {"encode": (clock() - began) * 1e3, "lexical": 0.0, "nearest": 0.0, "rescore": 0.0, "resolve": 0.0}
+        lexical_began = clock()
         snapshot = self._reader.snapshot()
-        plans = [plan_of(options.strategy or query.strategy, options.weights or query.weights) for query in queries]
-        units = [options.unit or query.unit for query in queries]
+        plans = [plan_of(options.strategy or query.strategy, options.weights_over(query.weights)) for query in queries]
         # A signal that finds candidates only is needed as well: then any weight will do.
         needed = [
             replace(plan.weights, lexical=plan.weights.lexical or 1.0) if plan.needs_words else plan.weights
             for plan in plans
         ]
         lexical = lexical_signals(self._reader, snapshot, queries, needed)
-        lexical_at = clock()
-        near = np.array([i for i, plan in enumerate(plans) if plan.by_vectors], dtype=np.int64)
-        nothing = np.zeros(0, dtype=np.int64)
-        nearest: list[tuple[Int64, Int64]] = [(nothing, nothing)] * len(queries)
-        if len(near):
-            found = self._nearest(snapshot, encoded.start[near], encoded.end[near], encoded.passage[near], options)
-            for i, rows, passages in zip(near.tolist(), *found, strict=True):
-                nearest[i] = (rows, passages)
-        nearest_at = clock()
-        chosen = []
         of_queries = encoded.sparse if snapshot.has_sparse_rows else None  # a reindexing may have dropped them
-        for i, plan in enumerate(plans):
+        pools = []
+        for i, (query, plan) in enumerate(zip(queries, plans, strict=True)):
             sparse = of_queries[i] if of_queries is not None and plan.weights.sparse > 0 else None
             vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], sparse)
-            chosen.append(self._choose(snapshot, vectors, plan, units[i], options, *nearest[i]))
-        rescored_at = clock()
-        hits = self._resolver.resolve(snapshot, chosen, units, options)
-        done = clock()
-        timings = {
-            "encode": (encoded_at - began) * 1e3,
-            "lexical": (lexical_at - encoded_at) * 1e3,
-            "nearest": (nearest_at - lexical_at) * 1e3,
-            "rescore": (rescored_at - nearest_at) * 1e3,
-            "resolve": (done - rescored_at) * 1e3,
-            "total": (done - began) * 1e3,
-        }
+            pools.append(_Pool(i, vectors, plan, options.unit or query.unit))
+        timings["lexical"] = (clock() - lexical_began) * 1e3
+        growth = 1
+        while wanting := [pool for pool in pools if pool.wants_more(options.k)]:
+            self._find_more(snapshot, wanting, options, key_of, growth, timings)
+            growth *= ROUND_GROWTH
+        timings["total"] = (clock() - began) * 1e3
         return [
             SearchResult(
-                hits=hits[i],
+                hits=tuple(pool.hits if key_of is not None else pool.hits[: options.k]),
                 generation=snapshot.generation,
                 encoder=self._encoder.fingerprint,
-                n_query_tokens=int(encoded.n_tokens[i]),
-                truncated=bool(encoded.truncated[i]),
+                n_query_tokens=int(encoded.n_tokens[pool.place]),
+                truncated=bool(encoded.truncated[pool.place]),
                 timings_ms=timings,
+                round_ends=tuple(pool.round_ends),
             )
-            for i in range(len(queries))
+            for pool in pools
         ]
+
+    def _find_more(
+        self,
+        snapshot: Snapshot,
+        pools: Sequence[_Pool],
+        options: SearchOptions,
+        key_of: KeyOf | None,
+        growth: int,
+        timings: dict[str, float],
+    ) -> None:
+        """Add to each pool what a round finds beyond what is in it."""
+        clock = time.perf_counter
+        began = clock()
+        near = [pool for pool in pools if pool.plan.by_vectors or growth > 1]
+        if near:
+            found = self._nearest(
+                snapshot,
+                np.stack([pool.vectors.start for pool in near]),
+                np.stack([pool.vectors.end for pool in near]),
+                np.stack([pool.vectors.passage for pool in near]),
+                options,
+                n_tokens=TOKENS_PER_SEARCH * growth,
+                n_passages=PASSAGES_PER_SEARCH * growth,
+                growth=growth,
+            )
+            for pool, rows, passages in zip(near, *found, strict=True):
+                pool.token_rows, pool.passage_hits = rows, passages
+        nearest_at = clock()
+        n_places = min(ROUND_PLACES * growth, MAX_K)
+        new = []
+        for pool in pools:
+            # Several places may be one sentence or one answer; else no more of them are needed than are wanted.
+            is_plain = key_of is None and pool.unit != "sentence"
+            new.append(
+                self._choose(snapshot, pool, options, min(n_places, options.k) if is_plain else n_places, growth)
+            )
+        rescored_at = clock()
+        resolved = self._resolver.resolve(snapshot, new, [pool.unit for pool in pools], explain=options.explain)
+        for pool, hits in zip(pools, resolved, strict=True):
+            pool.take(hits, key_of)
+            if key_of is not None and pool.phrases is not None and len(pool.phrases) >= MAX_K:
+                pool.is_exhausted = True
+        timings["nearest"] += (nearest_at - began) * 1e3
+        timings["rescore"] += (rescored_at - nearest_at) * 1e3
+        timings["resolve"] += (clock() - rescored_at) * 1e3
 
     def candidates(
         self,
@@ -153,7 +242,15 @@ class Searcher:
         """
         by_words = [max(each, key=lambda weights: weights.lexical) for each in zip(*weightings, strict=True)]
         lexical = lexical_signals(self._reader, snapshot, queries, by_words)
-        token_rows, passage_hits = self._nearest(snapshot, encoded.start, encoded.end, encoded.passage, options)
+        token_rows, passage_hits = self._nearest(
+            snapshot,
+            encoded.start,
+            encoded.end,
+            encoded.passage,
+            options,
+            n_tokens=max(TOKENS_PER_SEARCH, 2 * options.k),
+            n_passages=max(PASSAGES_PER_SEARCH, options.k),
+        )
         found: list[list[ScoredPhrases]] = []
         for i in range(len(queries)):
             found.append([])
@@ -164,7 +261,14 @@ class Searcher:
                 if signal is not None:
                     named.append(signal.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))
                 scored = self._score(
-                    snapshot, vectors, weights, "phrase", options, token_rows[i], np.concatenate(named)
+                    snapshot,
+                    vectors,
+                    weights,
+                    "phrase",
+                    options,
+                    token_rows[i],
+                    np.concatenate(named),
+                    n_places=options.k,
                 )
                 found[i].append(scored.take(np.arange(min(options.k, len(scored)), dtype=np.int64)))
         return found
@@ -176,6 +280,9 @@ class Searcher:
         end: Float32,
         passage: Float32,
         options: SearchOptions,
+        *,
+        n_tokens: int,
+        n_passages: int,
         growth: int = 1,
     ) -> tuple[list[Int64], list[Int64]]:
         """Return for each query the rows of its nearest tokens and the indices of its nearest passages."""
@@ -186,8 +293,6 @@ class Searcher:
         factor = EFFORT_FACTORS[options.effort] * growth
         nprobe = None if options.nprobe is None else options.nprobe * growth
         exact = options.effort == "exact"
-        n_tokens = max(TOKENS_PER_SEARCH, 2 * options.k) * growth
-        n_passages = max(PASSAGES_PER_SEARCH, options.k) * growth
         _, rows = snapshot.search_tokens(
             np.concatenate([start, end]), n_tokens, nprobe=nprobe, nprobe_factor=factor, exact=exact
         )
@@ -196,38 +301,34 @@ class Searcher:
         return [token_rows[i][token_rows[i] >= 0] for i in places], [passages[i][passages[i] >= 0] for i in places]
 
     def _choose(
-        self,
-        snapshot: Snapshot,
-        vectors: _QueryVectors,
-        plan: Plan,
-        unit: Unit,
-        options: SearchOptions,
-        token_rows: Int64,
-        passage_hits: Int64,
+        self, snapshot: Snapshot, pool: _Pool, options: SearchOptions, n_places: int, growth: int
     ) -> ScoredPhrases:
-        """Return the best phrases that stand for k distinct units, fetching more candidates until there are k."""
-        growth = 1
-        while True:
-            n_lexical = max(PASSAGES_PER_SEARCH, options.k) * growth
-            named = [
-                passage_hits if plan.weights.passage > 0 else passage_hits[:0],
-                passages_by_words(plan, snapshot, vectors.lexical, n_lexical),
-            ]
-            exhausted = n_lexical >= snapshot.n_passages
-            if exhausted and growth > 1:
-                named = [np.flatnonzero(snapshot.live_passages)]
-            scored = self._score(snapshot, vectors, plan.weights, unit, options, token_rows, np.concatenate(named))
-            wanted = options.k if unit != "sentence" else 4 * options.k
-            positions = distinct_positions(scored, snapshot, unit, wanted)
-            enough = len(positions) >= options.k if unit != "sentence" else len(positions) >= 2 * options.k
-            if enough or (exhausted and growth > 1) or snapshot.n_rows == 0:
-                return scored.take(np.asarray(positions, dtype=np.int64))
-            growth *= 2
-            plan = plan.with_everything
-            rows, hits = self._nearest(
-                snapshot, vectors.start[None], vectors.end[None], vectors.passage[None], options, growth
-            )
-            token_rows, passage_hits = rows[0], hits[0]
+        """Return the best phrases of distinct units beyond those in the pool, up to `n_places` with these."""
+        n_lexical = PASSAGES_PER_SEARCH * growth
+        plan = pool.plan if growth == 1 else pool.plan.with_everything
+        named = [
+            pool.passage_hits if plan.weights.passage > 0 else pool.passage_hits[:0],
+            passages_by_words(plan, snapshot, pool.vectors.lexical, n_lexical),
+        ]
+        pool.is_exhausted = snapshot.n_rows == 0
+        if growth > 1 and n_lexical >= snapshot.n_passages:
+            pool.is_exhausted = True
+            named = [np.flatnonzero(snapshot.live_passages)]
+        scored = self._score(
+            snapshot,
+            pool.vectors,
+            plan.weights,
+            pool.unit,
+            options,
+            pool.token_rows,
+            np.concatenate(named),
+            n_places=n_places,
+        )
+        together = scored if pool.phrases is None else pool.phrases.followed_by(scored)
+        positions = distinct_positions(together, snapshot, pool.unit, n_places)
+        n_before = 0 if pool.phrases is None else len(pool.phrases)
+        pool.phrases = together.take(np.asarray(positions, dtype=np.int64))
+        return pool.phrases.take(np.arange(min(n_before, len(positions)), len(positions), dtype=np.int64))
 
     def _score(
         self,
@@ -238,6 +339,8 @@ class Searcher:
         options: SearchOptions,
         token_rows: Int64,
         passages: Int64,
+        *,
+        n_places: int,
     ) -> ScoredPhrases:
         """Return the phrases of all candidate windows, scored and ranked."""
         longest = options.max_phrase_tokens or self._encoder.max_phrase_tokens
@@ -282,7 +385,7 @@ class Searcher:
         if unit in ("passage", "document"):
             # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.
             scored = scored.take(first_best_positions(scored.score, range_numbers))
-        return rank_phrases(scored, max(4096, 32 * options.k))
+        return rank_phrases(scored, max(4096, 32 * n_places))
 
 
 def _sparse_products(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adapters.tasks.calibration import SETTING, TaskCalibration, default_weights, with_task
+from adapters.tasks.calibration import SETTING, TaskCalibration, with_task
 from adapters.tasks.confidence import FEATURES, Confidence, Logistic
-from adapters.tasks.task import Task
+from adapters.tasks.defaults import TASK_WEIGHTS
+from kbengine.inputs import Task
 
 REPORT: dict[str, Any] = {
     "created_at": "2026-01-02T03:04:05+00:00",
@@ -41,7 +42,7 @@ def calibration(
     values: dict[str, Any] = {
         "task": task,
         "encoder": "f" * 64,
-        "weights": default_weights(task),
+        "weights": TASK_WEIGHTS[task],
         "weights_fitted": False,
         "confidence": Confidence((0.0,) * n, (1.0,) * n, constant(best), constant(others)),
         "threshold": threshold,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
 from kbengine.errors import EmptyQueryError
-from kbengine.search.query import Query
+from kbengine.inputs import Dialogue, Mention, Question, Slot
+from kbengine.search.query import Query, SearchOptions
 from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts, SearchResult
+from kbengine.span import Span
 
 PASSAGE = 'Ulm lies on the Danube. Albert Einstein was born there ("in 1879"). Its minster is tall.'
 UNASKABLE = "\u200b"
@@ -63,8 +64,10 @@ class FakeKnowledgeBase:
     def setting(self, key: str) -> Any:
         return self.settings.get(key)
 
-    def search(self, queries: Sequence[Query], **options: Any) -> list[SearchResult]:
-        self.options = options
+    def search(
+        self, queries: Sequence[Query], options: SearchOptions | None = None, *, key_of: Any = None, **changes: Any
+    ) -> list[SearchResult]:
+        self.options = vars(replace(options or SearchOptions(), **changes))
         self.queries = list(queries)
         texts = [text_of(query) for query in queries]
         if any(text == UNASKABLE for text in texts):
@@ -73,25 +76,30 @@ class FakeKnowledgeBase:
         if self.fail_at_batch == len(self.batches):
             raise KeyboardInterrupt
         self.batches.append(len(queries))
-        return [self._result(text, options["k"]) for text in texts]
+        return [self._result(text, self.options["k"]) for text in texts]
 
     def _result(self, text: str, k: int) -> SearchResult:
         hits = tuple(hit(i, doc_id=str(4 + i), title="Ulm" if i == 1 else f"Page {i}") for i in range(1, k + 1))
         return SearchResult(
-            () if text == UNKNOWN else hits, self.generation, self.encoder.fingerprint, 5, len(text) > 400
+            () if text == UNKNOWN else hits,
+            self.generation,
+            self.encoder.fingerprint,
+            5,
+            len(text) > 400,
+            round_ends=(len(hits),),
         )
 
 
 def text_of(query: Query) -> str:
     """The text that a query was made from, or the part that stands for it."""
     match query.input:
-        case QuestionInput(text):
+        case Question(text):
             return text
-        case SlotInput(subject, _):
+        case Slot(subject, _):
             return subject
-        case MentionInput(_, mention, _):
-            return mention
-        case DialogueInput(turns):
+        case Mention():
+            return query.input.name
+        case Dialogue(turns):
             return "\n".join(turns)
 
 

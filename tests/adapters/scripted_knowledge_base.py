@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kbengine.corpus.span import Span
 from kbengine.errors import EmptyQueryError
-from kbengine.search.query import Query
+from kbengine.search.query import Query, SearchOptions
 from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts, SearchResult
+from kbengine.span import Span
 from tests.adapters.fake_knowledge_base import UNASKABLE, text_of
 
 
@@ -63,24 +64,50 @@ class ScriptedKnowledgeBase:
         self.settings[key] = value
         self.generation += 1
 
-    def search(self, queries: Sequence[Query], *, k: int, unit: Any = None, **options: Any) -> list[SearchResult]:
-        """Places ranked by the query's weights, the best of each unit, `k` of them; `asked` is told how many and k."""
+    def search(
+        self, queries: Sequence[Query], options: SearchOptions | None = None, *, key_of: Any = None, **changes: Any
+    ) -> list[SearchResult]:
+        """Places ranked by the query's weights, the best of each unit; `asked` is told how many queries and k."""
+        options = replace(options or SearchOptions(), **changes)
         for i, query in enumerate(queries):
             if text_of(query) == UNASKABLE:
                 raise EmptyQueryError(f"query {i}: text has no visible character; give its text")
-        self.asked.append((len(queries), k))
-        results = [self._result(query, unit or query.unit, k) for query in queries]
+        self.asked.append((len(queries), options.k))
+        results = [
+            self._result(query, options.unit or query.unit, options.k, key_of and functools.partial(key_of, i))
+            for i, query in enumerate(queries)
+        ]
         self.on_search()
         return results
 
-    def _result(self, query: Query, unit: str, k: int) -> SearchResult:
+    def _result(self, query: Query, unit: str, k: int, key_of: Callable[[Hit], Any] | None) -> SearchResult:
         places = sorted(self._script(text_of(query)), key=lambda place: -place.score(query))
         if unit in ("passage", "document"):
             key = (lambda p: (p.page, p.text)) if unit == "passage" else (lambda p: p.page)
             places = list({key(place): place for place in reversed(places)}.values())[::-1]
             places.sort(key=lambda place: -place.score(query))
-        hits = tuple(_hit(rank, unit, place, query) for rank, place in enumerate(places[:k], start=1))
-        return SearchResult(hits, self.generation, self.encoder.fingerprint, 5, False, {"total": 1.0})
+        found = [_hit(rank, unit, place, query) for rank, place in enumerate(places, start=1)]
+        hits, ends = (found[:k], [min(k, len(found))]) if key_of is None else _rounds(found, k, key_of)
+        return SearchResult(
+            tuple(hits), self.generation, self.encoder.fingerprint, 5, False, {"total": 1.0}, tuple(ends)
+        )
+
+
+def _rounds(found: Sequence[Hit], k: int, key_of: Callable[[Hit], Any]) -> tuple[list[Hit], list[int]]:
+    """Hits in rounds of 50 places, 200, 800 and 1,000, until k keys are there."""
+    hits: list[Hit] = []
+    ends: list[int] = []
+    known: set[Any] = set()
+    begin = 0
+    for n_places in (50, 200, 800, 1000):
+        keyed = [(key_of(hit), hit) for hit in found[begin:n_places]]
+        hits += [hit for key, hit in keyed if key is not None and key not in known]
+        known |= {key for key, _ in keyed} - {None}
+        ends.append(len(hits))
+        begin = n_places
+        if len(known) >= k or n_places >= len(found):
+            break
+    return [replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)], ends
 
 
 def _hit(rank: int, unit: Any, place: Place, query: Query) -> Hit:

@@ -8,18 +8,17 @@ import re
 import pytest
 
 from adapters.tasks.calibration import (
-    DEFAULT_UNITS,
     SETTING,
     VERSION,
     calibrations_of,
-    default_weights,
     with_task,
     without_task,
 )
+from adapters.tasks.defaults import DEFAULT_UNITS, TASK_WEIGHTS
 from adapters.tasks.queries import query_of
-from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, task_of
-from kbengine.corpus.span import Span
+from kbengine.inputs import Dialogue, Mention, Question, Slot, task_of
 from kbengine.search.query import Weights
+from kbengine.span import Span
 from tests.adapters.calibrations import calibration, settings_with
 
 ENCODER = "f" * 64
@@ -37,8 +36,8 @@ def test_calibrations_come_back_as_they_were_stored() -> None:
     assert dict(found.tasks) == {"question": calibration("question"), "dialogue": fitted}
     assert found.notices == ()
     assert found.weights("dialogue") == Weights(1, 7, 3)
-    assert found.weights("question") == default_weights("question")
-    assert found.weights("slot-filling") == default_weights("slot-filling")
+    assert found.weights("question") == TASK_WEIGHTS["question"]
+    assert found.weights("slot-filling") == TASK_WEIGHTS["slot-filling"]
 
 
 def test_nothing_stored_is_nothing() -> None:
@@ -118,10 +117,8 @@ def test_what_does_not_fit_is_left_out_with_a_notice(value, notice) -> None:
     assert list(calibrations_of(with_task(value, calibration("dialogue")), encoder=ENCODER).tasks) == ["dialogue"]
 
 
-@pytest.mark.parametrize(
-    "request_", [QuestionRequest("?"), SlotRequest("a", "b"), LinkingRequest("a", Span(0, 1)), DialogueRequest(["a"])]
-)
+@pytest.mark.parametrize("request_", [Question("?"), Slot("a", "b"), Mention("a", Span(0, 1)), Dialogue(["a"])])
 def test_default_units_and_weights_are_those_of_the_queries(request_) -> None:
     """One definition each."""
     query = query_of(request_)
-    assert (query.unit, query.weights) == (DEFAULT_UNITS[task_of(request_)], default_weights(task_of(request_)))
+    assert (query.unit, query.weights) == (DEFAULT_UNITS[task_of(request_)], TASK_WEIGHTS[task_of(request_)])

@@ -11,7 +11,7 @@ import pytest
 
 from adapters.tasks.confidence import FEATURES, MAX_LEAD, Confidence, Logistic, features_of, shares_of
 from adapters.tasks.grouping import Group, groups_of, searched_unit
-from adapters.tasks.task import dialogue, entity_linking, question, slot_filling
+from adapters.tasks.queries import task_query
 from kbengine.search.query import Query, Unit, Weights
 from tests.adapters.calibrations import constant
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
@@ -34,7 +34,7 @@ def row(query: Query, unit: Unit, rank: int = 1, places=PLACES) -> dict[str, flo
 
 def test_features_of_the_best_phrase() -> None:
     """Hand-computed: parts, lead, share, support, words."""
-    found = row(question("Who was born there?"), "phrase")
+    found = row(task_query("question", "Who was born there?"), "phrase")
     assert (found["phrase"], found["passage"], found["lexical"]) == (9.0, 1.0, 1.0)
     assert found["lead"] == 11.0 - 7.0
     share = (1 + math.exp(-3)) / (1 + math.exp(-3) + math.exp(-4))
@@ -45,41 +45,41 @@ def test_features_of_the_best_phrase() -> None:
 
 def test_features_of_another_answer() -> None:
     """Its lead is negative: over the best one."""
-    found = row(question("Who?"), "phrase", rank=2)
+    found = row(task_query("question", "Who?"), "phrase", rank=2)
     assert (found["lead"], found["phrase"], found["passages"]) == (-4.0, 7.0, pytest.approx(math.log(2)))
 
 
 def test_an_answer_that_repeats_the_query_is_an_echo() -> None:
     """As whole words, without case."""
-    assert row(question("Who was born in ULM?"), "phrase", rank=2)["echo"] == 1.0
-    assert row(question("Who was born in Ulmen?"), "phrase", rank=2)["echo"] == 0.0
-    assert row(slot_filling("Ada Thorne [SEP] place of birth"), "phrase")["echo"] == 1.0
+    assert row(task_query("question", "Who was born in ULM?"), "phrase", rank=2)["echo"] == 1.0
+    assert row(task_query("question", "Who was born in Ulmen?"), "phrase", rank=2)["echo"] == 0.0
+    assert row(task_query("slot-filling", "Ada Thorne [SEP] place of birth"), "phrase")["echo"] == 1.0
 
 
 def test_a_document_called_as_asked_is_named() -> None:
     """The mention or subject without qualifier; for questions and dialogues the title as words of the text."""
     painter = "Ada Thorne (painter)"
-    linked = entity_linking("of [START_ENT] Ada Thorne [END_ENT]")
+    linked = task_query("entity-linking", "of [START_ENT] Ada Thorne [END_ENT]")
     by_title = {title: row(linked, "document", rank)["named"] for rank, title in enumerate(("Ulm", painter, "Bonn"), 1)}
     assert by_title == {"Ulm": 0.0, painter: 1.0, "Bonn": 0.0}
-    assert row(slot_filling("Ulm [SEP] painter"), "phrase")["named"] == 1.0
-    assert row(dialogue("I like Ada Thorne.\nYes!"), "document", 2)["named"] == 1.0
-    assert row(question("Where is Ulmen?"), "phrase")["named"] == 0.0
+    assert row(task_query("slot-filling", "Ulm [SEP] painter"), "phrase")["named"] == 1.0
+    assert row(task_query("dialogue", "I like Ada Thorne.\nYes!"), "document", 2)["named"] == 1.0
+    assert row(task_query("question", "Where is Ulmen?"), "phrase")["named"] == 0.0
     assert row(linked, "document")["echo"] == row(linked, "document")["words"] == 0.0
 
 
 def test_a_lone_answer_leads_by_the_most() -> None:
     """And its share is not infinite."""
-    found = row(question("Who?"), "phrase", places=PLACES[:1])
+    found = row(task_query("question", "Who?"), "phrase", places=PLACES[:1])
     assert found["lead"] == MAX_LEAD
     assert math.isfinite(found["share"])
-    assert features_of(question("Who?"), "phrase", []).shape == (0, len(FEATURES))
+    assert features_of(task_query("question", "Who?"), "phrase", []).shape == (0, len(FEATURES))
 
 
 def test_shares_sum_to_one() -> None:
     """Over all answers; far apart ones do not overflow."""
     (result,) = ScriptedKnowledgeBase(lambda _: [replace(p, start=900 * p.start) for p in PLACES]).search(
-        [question("?")], k=9
+        [task_query("question", "?")], k=9
     )
     groups: list[Group] = groups_of("phrase", result.hits)
     assert sum(shares_of(groups)) == pytest.approx(1.0)

@@ -7,7 +7,7 @@ import pytest
 from adapters.tasks.answerer import Answerer, AnswerOptions
 from adapters.tasks.other_than_subject import IRREFLEXIVE, impossible_object
 from adapters.tasks.relations import RelationTable
-from adapters.tasks.requests import QuestionRequest, SlotRequest
+from kbengine.inputs import Question, Slot
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
 
 WORLD = [
@@ -21,7 +21,7 @@ WORLD = [
 def texts(relation: str, **options) -> list[str]:
     """The answers for the subject 'Ada Thorne', best first."""
     answerer = Answerer(ScriptedKnowledgeBase(lambda _: WORLD))
-    (found,) = answerer.answer([SlotRequest("Ada Thorne", relation)], AnswerOptions(**options))
+    (found,) = answerer.answer([Slot("Ada Thorne", relation)], AnswerOptions(**options))
     assert [each.rank for each in found.answers] == list(range(1, len(found.answers) + 1))
     return [each.text for each in found.answers]
 
@@ -45,5 +45,5 @@ def test_other_units_are_as_they_were() -> None:
 
 def test_only_slots_have_a_subject_and_every_relation_listed_is_known() -> None:
     """A question excludes nothing; the ids are those of the table."""
-    assert impossible_object(QuestionRequest("spouse")) == ""
+    assert impossible_object(Question("spouse")) == ""
     assert {RelationTable.load().by_id(each).id for each in IRREFLEXIVE} == IRREFLEXIVE

@@ -9,12 +9,12 @@ import pytest
 
 from adapters.kilt import read_guess, score_files
 from adapters.kilt.pipeline import BM25, PipelineOptions, run_pipeline
-from kbengine.corpus.span import Span
 from kbengine.encoders.encoder import Encoder, PassageText
-from kbengine.encoders.query_input import QuestionInput, SlotInput
 from kbengine.errors import InvalidOptionError
+from kbengine.inputs import Question, Slot
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.learning.reading.reader import Reader, Reading
+from kbengine.span import Span
 from tests.adapters.fake_knowledge_base import PASSAGE, UNASKABLE, UNKNOWN, FakeKnowledgeBase
 from tests.kbengine.small_kb import build_small_kb
 from tests.tiny_encoder import write_tiny_encoder
@@ -59,9 +59,10 @@ def test_the_surest_answer_wins_and_its_page_comes_first(tmp_path: Path) -> None
     """Three passages read, all found pages named; the score is the official one."""
     gold = gold_file(tmp_path / "squad.dev.jsonl", "When was he born?")
     report, knowledge_base, reader = run(tmp_path, gold, options=PipelineOptions(top_k=3, passages=4))
-    assert knowledge_base.options == {"unit": "passage", "weights": BM25, "k": 4, "truncate": True}
+    asked = ("unit", "weights", "k", "truncate")
+    assert [knowledge_base.options[name] for name in asked] == ["passage", BM25, 4, True]
     assert reader.seen == [
-        (QuestionInput("When was he born?"), PassageText(title, PASSAGE)) for title in ("Ulm", "Page 2", "Page 3")
+        (Question("When was he born?"), PassageText(title, PASSAGE)) for title in ("Ulm", "Page 2", "Page 3")
     ]
     prediction = next(iter(read_guess(report.submission)))
     assert prediction.outputs[0].answer == "1879"
@@ -84,7 +85,7 @@ def test_slots_are_read_as_slots_and_bad_ones_are_refused(tmp_path: Path) -> Non
     """The reader gets the query of the task; a record without its separator is left blank and counted."""
     gold = gold_file(tmp_path / "docred.dev.jsonl", "Albert Einstein [SEP] date of birth", "no separator")
     report, _, reader = run(tmp_path, gold, options=PipelineOptions(top_k=1, passages=1))
-    assert [query for query, _ in reader.seen] == [SlotInput("Albert Einstein", "date of birth")]
+    assert [query for query, _ in reader.seen] == [Slot("Albert Einstein", "date of birth")]
     assert (report.answered, report.refused) == (1, 1)
 
 

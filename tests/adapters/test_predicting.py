@@ -11,7 +11,7 @@ import pytest
 from adapters.errors import RecordError, SubmissionError
 from adapters.kilt import lint, score_files
 from adapters.kilt.predicting import PredictOptions, predict_file, task_of_file
-from adapters.tasks.task import MAX_INPUT_CHARS
+from adapters.tasks.defaults import MAX_INPUT_CHARS
 from kbengine.errors import InvalidOptionError
 from kbengine.search.query import Weights
 from tests.adapters.calibrations import calibration, settings_with
@@ -64,7 +64,8 @@ def test_records_are_searched_in_batches_for_documents(tmp_path) -> None:
         [*questions(5), {"id": "long", "input": "word " * 99}], tmp_path, kb=kb, batch_size=4, pages=6
     )
     assert kb.batches == [4, 2]
-    assert (kb.options["unit"], kb.options["k"], kb.options["truncate"]) == ("document", 6, True)
+    assert {query.unit for query in kb.queries} == {"document"}
+    assert (kb.options["k"], kb.options["truncate"]) == (6, True)
     assert report.truncated == 1
 
 

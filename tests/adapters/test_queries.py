@@ -4,62 +4,62 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.errors import TaskInputError, UnknownRelationError
-from adapters.tasks.parsing import linking_requests, marked_request
-from adapters.tasks.queries import left_out_turns, query_of, relation_text
-from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
-from adapters.tasks.task import MAX_INPUT_CHARS, MAX_TURNS, TURN_DECAY, dialogue, entity_linking, question, slot_filling
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
+from adapters.errors import UnknownRelationError
+from adapters.tasks.defaults import MAX_INPUT_CHARS, MAX_TURNS, TURN_DECAY
+from adapters.tasks.queries import left_out_turns, query_of, relation_text, task_query
+from kbengine.errors import TaskInputError
+from kbengine.inputs import Dialogue, Mention, Question, Slot
+from kbengine.span import Span
+from kbengine.text_form import mention_of, mentions_of
 
 
 def test_a_question_is_encoded_and_matched_as_it_is() -> None:
     """One text for both."""
-    query = query_of(QuestionRequest("Where is Ulm?"))
+    query = query_of(Question("Where is Ulm?"))
     assert (query.input, query.lexical, query.unit) == (
-        QuestionInput("Where is Ulm?"),
+        Question("Where is Ulm?"),
         (("Where is Ulm?", 1.0),),
         "phrase",
     )
-    assert query == question("Where is Ulm?")
+    assert query == task_query("question", "Where is Ulm?")
 
 
 @pytest.mark.parametrize("relation", ["P19", "wdt:P19", "https://www.wikidata.org/wiki/Property:P19", "place of birth"])
 def test_a_relation_is_text_or_a_wikidata_id(relation) -> None:
     """The id's name is what is searched with, in fields and in the record's text form."""
-    query = query_of(SlotRequest(" Marie Curie ", relation))
-    assert query.input == SlotInput("Marie Curie", "place of birth")
+    query = query_of(Slot(" Marie Curie ", relation))
+    assert query.input == Slot("Marie Curie", "place of birth")
     assert query.lexical == (("Marie Curie", 1.0), ("place of birth", 1.0))
     assert query.names == (("Marie Curie", 1.0),)
-    assert query == slot_filling(f"Marie Curie [SEP] {relation}")
+    assert query == task_query("slot-filling", f"Marie Curie [SEP] {relation}")
     assert relation_text(relation) == "place of birth"
 
 
 def test_an_unknown_relation_id_is_an_error() -> None:
     """It is never searched with as a word."""
     with pytest.raises(UnknownRelationError, match="P99999"):
-        query_of(SlotRequest("Ulm", "P99999"))
+        query_of(Slot("Ulm", "P99999"))
     with pytest.raises(UnknownRelationError, match="P99999"):
-        slot_filling("Ulm [SEP] P99999")
+        task_query("slot-filling", "Ulm [SEP] P99999")
 
 
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (SlotRequest("", "country"), "the subject is blank"),
-        (SlotRequest("Ulm", " "), "the relation is blank"),
-        (SlotRequest("Ulm [SEP] country", "river"), r"without \[SEP\]"),
-        (SlotRequest("Ulm", None), "the relation is NoneType"),
-        (QuestionRequest(5), "the question is int 5"),
-        (QuestionRequest("x" * (MAX_INPUT_CHARS + 1)), "100,001 characters, at most 100,000"),
-        (LinkingRequest("x" * (1 << 20), Span(0, 4)), "1,048,576 characters"),
-        (LinkingRequest("in Ulm", Span(3, 9)), "3:9 is not within"),
-        (LinkingRequest("in [START_ENT] Ulm [END_ENT]", Span(15, 18)), "not both"),
-        (DialogueRequest("one text"), "wanted a list of texts"),
-        (DialogueRequest(()), "no turn with text"),
-        (DialogueRequest(("", " ")), "no turn with text"),
-        (DialogueRequest(("Hi.", None)), "a turn is NoneType"),
-        (DialogueRequest(["y" * 60_000] * 2), "the dialogue has 120,000 characters"),
+        (Slot("", "country"), "the subject is blank"),
+        (Slot("Ulm", " "), "the relation is blank"),
+        (Slot("Ulm [SEP] country", "river"), r"without \[SEP\]"),
+        (Slot("Ulm", None), "the relation is NoneType"),
+        (Question(5), "the question is int 5"),
+        (Question("x" * (MAX_INPUT_CHARS + 1)), "100,001 characters, at most 100,000"),
+        (Mention("x" * (1 << 20), Span(0, 4)), "1,048,576 characters"),
+        (Mention("in Ulm", Span(3, 9)), "3:9 is not within"),
+        (Mention("in [START_ENT] Ulm [END_ENT]", Span(15, 18)), "not both"),
+        (Dialogue("one text"), "wanted a list of texts"),
+        (Dialogue(()), "no turn with text"),
+        (Dialogue(("", " ")), "no turn with text"),
+        (Dialogue(("Hi.", None)), "a turn is NoneType"),
+        (Dialogue(["y" * 60_000] * 2), "the dialogue has 120,000 characters"),
     ],
 )
 def test_requests_that_cannot_be_asked_are_named(request_, message) -> None:
@@ -71,9 +71,9 @@ def test_requests_that_cannot_be_asked_are_named(request_, message) -> None:
 def test_a_marked_text_and_its_span_are_the_same_query() -> None:
     """White space around mention and context does not count."""
     marked = "They met in [START_ENT] Lincoln [END_ENT] , Nebraska."
-    (spanned,) = linking_requests("They met in Lincoln , Nebraska.", [(12, 19)])
-    assert query_of(marked_request(marked)) == query_of(spanned) == entity_linking(marked)
-    assert query_of(spanned).input == MentionInput("They met in", "Lincoln", ", Nebraska.")
+    (spanned,) = mentions_of("They met in Lincoln , Nebraska.", [(12, 19)])
+    assert query_of(mention_of(marked)) == query_of(spanned) == task_query("entity-linking", marked)
+    assert query_of(spanned).input == spanned
     assert query_of(spanned).names == (("Lincoln", 1.0),)
 
 
@@ -81,27 +81,27 @@ def test_a_mention_is_kept_wherever_it_stands_in_a_long_text() -> None:
     """The context is cut around it, on both sides."""
     text = "left " * 9_000 + "Ulm" + " right" * 9_000
     start = text.index("Ulm")
-    query = query_of(LinkingRequest(text, Span(start - 1, start + 3)))
-    assert isinstance(query.input, MentionInput)
-    assert query.input.mention == "Ulm"
-    assert 4096 <= len(query.input.left) < 10_000 and query.input.left.endswith("left")
-    assert 4096 <= len(query.input.right) < 10_000 and query.input.right.startswith("right")
+    query = query_of(Mention(text, Span(start - 1, start + 3)))
+    assert isinstance(query.input, Mention)
+    assert query.input.name == "Ulm"
+    assert 4096 <= len(query.input.left) < 10_000 and query.input.left.endswith("left ")
+    assert 4096 <= len(query.input.right) < 10_000 and query.input.right.startswith(" right")
 
 
 def test_newer_turns_count_more() -> None:
     """The encoder gets them in the order they were said."""
-    query = query_of(DialogueRequest(["Hi.", " ", "Where is Ulm?"]))
-    assert query.input == DialogueInput(("Hi.", "Where is Ulm?"))
+    query = query_of(Dialogue(["Hi.", " ", "Where is Ulm?"]))
+    assert query.input == Dialogue(("Hi.", "Where is Ulm?"))
     assert [text for text, _ in query.lexical] == ["Where is Ulm?", "Hi."]
     assert query.lexical[1][1] == pytest.approx(TURN_DECAY * query.lexical[0][1])
-    assert query == dialogue("Hi.\n\nWhere is Ulm?")
+    assert query == task_query("dialogue", "Hi.\n\nWhere is Ulm?")
 
 
 def test_of_many_turns_the_newest_are_looked_at() -> None:
     """300 turns are answered; how many were left out is known."""
-    request = DialogueRequest([f"turn {i}" for i in range(300)])
+    request = Dialogue([f"turn {i}" for i in range(300)])
     query = query_of(request)
-    assert isinstance(query.input, DialogueInput)
+    assert isinstance(query.input, Dialogue)
     assert len(query.input.turns) == MAX_TURNS and query.input.turns[-1] == "turn 299"
     assert left_out_turns(request) == 300 - MAX_TURNS
-    assert left_out_turns(QuestionRequest("Who?")) == left_out_turns(DialogueRequest(["Hi."])) == 0
+    assert left_out_turns(Question("Who?")) == left_out_turns(Dialogue(["Hi."])) == 0

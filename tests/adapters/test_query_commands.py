@@ -15,15 +15,15 @@ from click.testing import CliRunner
 from adapters.commands.answer_text import support_text, why_none
 from adapters.commands.calibrate import calibrate
 from adapters.commands.query import query
-from adapters.errors import MissingExtraError, TaskInputError, UnknownRelationError
+from adapters.errors import MissingExtraError, UnknownRelationError
 from adapters.tasks.answerer import Answerer, AnswerOptions
-from adapters.tasks.parsing import request_of
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import FilterOptions
 from kbengine.encoders.encoder import Encoder
-from kbengine.errors import InvalidOptionError
+from kbengine.errors import InvalidOptionError, TaskInputError
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.terminal.demonstration import demo_queries
+from kbengine.text_form import input_of
 from tests.adapters.fake_knowledge_base import write_lines
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
@@ -120,7 +120,7 @@ def test_every_command_of_the_document_exists() -> None:
 
 def test_answers_are_the_same_alone_and_in_a_batch(kb) -> None:
     """Texts, places and scores, for all tasks at once."""
-    requests = [request_of(each["task"], each["input"]) for each in demo_queries()]
+    requests = [input_of(each["task"], each["input"]) for each in demo_queries()]
     with KnowledgeBase.open(kb) as knowledge_base:
         answerer = Answerer(knowledge_base)
         together = answerer.answer(requests, AnswerOptions(k=3))
@@ -139,7 +139,7 @@ def test_people_see_score_support_and_places(kb) -> None:
     text = run(query, "--kb", kb, "--subject", "Marie Curie", "--relation", "spouse", "-k", 1, "--explain").stdout
     assert "Pierre Curie" in text and "marie-curie ¶" in text and "+ lexical" in text
     with KnowledgeBase.open(kb) as knowledge_base:
-        (found,) = Answerer(knowledge_base).answer([request_of("slot-filling", "Marie Curie [SEP] spouse")])
+        (found,) = Answerer(knowledge_base).answer([input_of("slot-filling", "Marie Curie [SEP] spouse")])
     supported = next(each for each in found.answers if len(each.evidence) > 1)
     assert support_text(supported).startswith("in ") and "also " in support_text(supported)
 
@@ -194,7 +194,7 @@ def test_calibrate_names_options_that_contradict_each_other(kb, arguments, messa
 def test_an_answer_below_the_threshold_says_so_in_words(kb) -> None:
     """Nothing found has other words."""
     with KnowledgeBase.open(kb) as knowledge_base:
-        (found,) = Answerer(knowledge_base).answer([request_of("question", "Who?")], AnswerOptions(k=1))
+        (found,) = Answerer(knowledge_base).answer([input_of("question", "Who?")], AnswerOptions(k=1))
     nothing = type(found)(**{**vars(found), "status": "no_answer", "reason": "nothing_found", "answers": ()})
     assert "holds nothing" in why_none(nothing)
 

@@ -217,7 +217,7 @@ def test_a_tuned_encoder_has_a_calibration_of_its_own(tmp_path) -> None:
     """Stored under its fingerprint; the answerer takes that of the encoder that answers."""
     from adapters.calibration.calibrating import store
     from adapters.tasks.answerer import Answerer, AnswerOptions
-    from adapters.tasks.requests import QuestionRequest
+    from kbengine.inputs import Question
     from tests.adapters.calibrations import calibration
     from tests.kbengine.learning.tuning.test_tuned_encoders import store as store_encoder
 
@@ -227,8 +227,7 @@ def test_a_tuned_encoder_has_a_calibration_of_its_own(tmp_path) -> None:
         answerer = Answerer(knowledge_base, notice=lambda _: None)
 
         own, tuned = (
-            answerer.answer([QuestionRequest(PLANTED[0][0])], AnswerOptions(encoder=name))[0]
-            for name in (None, "linker")
+            answerer.answer([Question(PLANTED[0][0])], AnswerOptions(encoder=name))[0] for name in (None, "linker")
         )
 
         assert (own.encoder, tuned.encoder) == (knowledge_base.encoder.fingerprint, info.fingerprint)

@@ -11,7 +11,7 @@ from adapters.kilt.retrieval import r_precision
 from kbengine.search.query import Query, Weights
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
 
-CURRENT = Weights(phrase=1.0, passage=10.0, lexical=2.0)
+CURRENT = Weights(phrase=1.0, passage=10.0, lexical=2.0, sparse=1.0)
 
 
 def random_candidates(generator: np.random.Generator, n: int = 12) -> Candidates:

@@ -16,16 +16,16 @@ from kbengine.encoders.config import ARCHITECTURES
 from kbengine.encoders.device import choose_device, choose_dtype, cpu_is_faster_in_bf16
 from kbengine.encoders.encoder import Encoder, PassageText
 from kbengine.encoders.fused import can_prepack
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QueryInput, QuestionInput, SlotInput
 from kbengine.errors import EncoderError, InvalidOptionError, UsageError
+from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
 from tests.tiny_encoder import SENTENCES, tiny_config, tiny_model, tiny_tokenizer_json, tiny_weights, write_tiny_encoder
 
-QUERIES: list[QueryInput] = [
-    QuestionInput("Where was the author born?"),
-    SlotInput("Marie Curie", "place of birth"),
-    MentionInput("The capital of", "France", "is Paris."),
-    DialogueInput(["Who wrote the novel?", "A woman from Poland.", "When did she die?"]),
-    QuestionInput("Paris"),
+QUERIES: list[TaskInput] = [
+    Question("Where was the author born?"),
+    Slot("Marie Curie", "place of birth"),
+    Mention.from_parts("The capital of", "France", "is Paris."),
+    Dialogue(["Who wrote the novel?", "A woman from Poland.", "When did she die?"]),
+    Question("Paris"),
 ]
 
 
@@ -147,7 +147,7 @@ def test_a_model_without_passage_vector_gives_zeros(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "m", config, tiny_tokenizer_json(), tiny_weights(config), dtype="float32")
     encoder = Encoder.load(tmp_path / "m", device="cpu")
     assert not encoder.encode_passages([PassageText("", SENTENCES[0])])[0].passage_vector.any()
-    assert not encoder.encode_queries([QuestionInput("Paris")]).passage.any()
+    assert not encoder.encode_queries([Question("Paris")]).passage.any()
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -251,7 +251,7 @@ def test_an_accelerator_gives_the_same_vectors(tmp_path: Path) -> None:
         assert float(ours.passage_vector @ theirs.passage_vector) > 0.999
 
 
-def best_phrase(encoder: Encoder, query: QueryInput, passages: list[PassageText]) -> str:
+def best_phrase(encoder: Encoder, query: TaskInput, passages: list[PassageText]) -> str:
     """Return the phrase of at most ten tokens that scores highest."""
     vectors = encoder.encode_queries([query])
     best = (-np.inf, "")
@@ -267,14 +267,14 @@ def best_phrase(encoder: Encoder, query: QueryInput, passages: list[PassageText]
 @pytest.mark.parametrize(
     ("make", "answer"),
     [
-        (lambda: QuestionInput("When was Marie Curie born?"), "7 November 1867"),
-        (lambda: QuestionInput("Which river flows through Paris?"), "Seine"),
-        (lambda: SlotInput("Marie Curie", "place of birth"), "Warsaw"),
-        (lambda: SlotInput("Pierre Curie", "spouse"), "Marie"),
+        (lambda: Question("When was Marie Curie born?"), "7 November 1867"),
+        (lambda: Question("Which river flows through Paris?"), "Seine"),
+        (lambda: Slot("Marie Curie", "place of birth"), "Warsaw"),
+        (lambda: Slot("Pierre Curie", "spouse"), "Marie"),
     ],
 )
 def test_the_bundled_model_finds_plausible_phrases(
-    bundled: Encoder, make: Callable[[], QueryInput], answer: str
+    bundled: Encoder, make: Callable[[], TaskInput], answer: str
 ) -> None:
     """Questions and slots meet their answers among three passages."""
     passages = [
@@ -300,7 +300,7 @@ def test_the_bundled_model_keeps_its_vectors(bundled: Encoder) -> None:
     assert (bundled.d, bundled.architecture, bundled.max_phrase_tokens) == (384, "shared-query", 20)
     assert bundled.limits.max_passage_tokens == 176
     assert bundled.name == "minilm-phrase"
-    queries = bundled.encode_queries([QuestionInput("capital of France"), QuestionInput("broadleaf forest")])
+    queries = bundled.encode_queries([Question("capital of France"), Question("broadleaf forest")])
     passages = bundled.encode_passages([PassageText("", SENTENCES[6]), PassageText("", SENTENCES[0])])
     scores = queries.passage @ np.stack([found.passage_vector for found in passages]).T
     assert scores[0, 0] > scores[0, 1]

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import pytest
 
-from adapters.tasks.task import task_query
+from adapters.tasks.queries import task_query
 from kbengine.build.builder import CorpusOptions, add_corpus, build
 from kbengine.build.checking import repair_kb, verify_kb
 from kbengine.build.filtering import FilterOptions

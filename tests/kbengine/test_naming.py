@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from kbengine.encoders.query_input import QuestionInput
+from kbengine.inputs import Question
 from kbengine.search.naming import FORM_FACTORS
 from kbengine.search.query import Query, SearchOptions, Weights
 from kbengine.search.searcher import Searcher
@@ -47,7 +47,7 @@ def searcher(kb_path):
 
 def named(*names, weight=1.0):
     """A query whose only lexical signal is names; the vectors are always the same."""
-    return Query(input=QuestionInput("the same"), names=tuple((name, weight) for name in names), weights=WEIGHTS)
+    return Query(input=Question("the same"), names=tuple((name, weight) for name in names), weights=WEIGHTS)
 
 
 def lexical_parts(searcher, query, **options):

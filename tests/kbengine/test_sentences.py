@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbengine.corpus.sentences import covering_sentence, sentence_spans
-from kbengine.corpus.span import Span
+from kbengine.span import Span
 
 TEXT = 'Dr. Curie was born in Warsaw. She moved to Paris in 1891; "It was cold," she wrote.\tDid it matter? No.'
 

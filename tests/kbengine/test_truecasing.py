@@ -9,9 +9,9 @@ import pytest
 
 from kbengine.encoders.checkpoint import read_checkpoint, write_checkpoint
 from kbengine.encoders.encoder import Encoder
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
 from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
 from kbengine.errors import EncoderError
+from kbengine.inputs import Dialogue, Mention, Question, Slot
 from tests.tiny_encoder import tiny_config, tiny_tokenizer_json, tiny_weights, write_tiny_encoder
 
 TEXTS = (
@@ -47,10 +47,10 @@ def test_words_get_their_usual_form_and_unknown_ones_a_capital(truecaser, text, 
 
 def test_every_kind_of_query_is_restored(truecaser):
     """A relation is lower-case by nature."""
-    assert truecaser.query(QuestionInput("nasa")) == QuestionInput("NASA")
-    assert truecaser.query(SlotInput("nasa", "headquarters location")) == SlotInput("NASA", "headquarters location")
-    assert truecaser.query(MentionInput("we like", "nasa", "the")) == MentionInput("We like", "NASA", "the")
-    assert truecaser.query(DialogueInput(("nasa", "new york"))) == DialogueInput(("NASA", "New York"))
+    assert truecaser.query(Question("nasa")) == Question("NASA")
+    assert truecaser.query(Slot("nasa", "headquarters location")) == Slot("NASA", "headquarters location")
+    assert truecaser.query(Mention.from_parts("we like", "nasa", "the")) == Mention.from_parts("We like", "NASA", "the")
+    assert truecaser.query(Dialogue(("nasa", "new york"))) == Dialogue(("NASA", "New York"))
 
 
 def write_cased(directory, documents=None):
@@ -67,7 +67,7 @@ def test_the_encoder_restores_the_case_of_queries_as_training_does(tmp_path, tru
     """A lower-case query and its restored form have the same vectors, and the fingerprint tells of the truecaser."""
     plain = read_checkpoint(write_cased(tmp_path / "plain"))
     cased = Encoder.load(write_cased(tmp_path / "cased", {TRUECASE_FILE: truecaser.to_json()}), device="cpu")
-    low, high = cased.encode_queries([QuestionInput("nasa")]), cased.encode_queries([QuestionInput("NASA")])
+    low, high = cased.encode_queries([Question("nasa")]), cased.encode_queries([Question("NASA")])
 
     np.testing.assert_array_equal(low.start, high.start)
     assert cased.fingerprint != plain.fingerprint and cased.passage_fingerprint == plain.passage_fingerprint

@@ -13,7 +13,7 @@ from transformers import BertConfig, BertModel
 
 from kbengine.encoders.config import ARCHITECTURES, Architecture
 from kbengine.encoders.encoder import Encoder, PassageText
-from kbengine.encoders.query_input import QuestionInput, SlotInput
+from kbengine.inputs import Question, Slot
 from tests.tiny_encoder import SENTENCES, tiny_config, tiny_model, write_tiny_encoder
 
 
@@ -93,9 +93,7 @@ def test_encoded_queries_equal_hugging_face(tmp_path: Path, architecture: Archit
     subject, relation, question = tokenizer.ids(["Marie Curie", "place of birth", "Where is the Amazon river?"])
     cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
     rows = [[cls_id, *subject, sep_id, *relation, sep_id], [cls_id, *question, sep_id]]
-    found = encoder.encode_queries(
-        [SlotInput("Marie Curie", "place of birth"), QuestionInput("Where is the Amazon river?")]
-    )
+    found = encoder.encode_queries([Slot("Marie Curie", "place of birth"), Question("Where is the Amazon river?")])
     for i in range(len(rows)):
         if architecture == "shared-query":
             hidden = states(reference(architecture, "query_encoder"), rows)[i]

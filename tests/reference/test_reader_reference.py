@@ -10,7 +10,7 @@ import torch
 from transformers import BertConfig, BertForQuestionAnswering
 
 from kbengine.encoders.encoder import PassageText
-from kbengine.encoders.query_input import QuestionInput
+from kbengine.inputs import Question
 from kbengine.learning.reading.reader import Reader
 from tests.tiny_encoder import SENTENCES
 from tests.tiny_reader import tiny_cross_encoder, tiny_reader_config, write_tiny_reader
@@ -30,7 +30,7 @@ def test_logits_equal_hugging_face(tmp_path: Path) -> None:
     reader = Reader.load(write_tiny_reader(tmp_path / "r"), device="cpu", dtype="float32")
     pairs = [("Who wrote the novel?", "Novel", SENTENCES[5]), ("Where?", "", SENTENCES[0]), ("When?", "Water", "light")]
 
-    found = reader.logits([QuestionInput(q) for q, _, _ in pairs], [PassageText(t, p) for _, t, p in pairs])
+    found = reader.logits([Question(q) for q, _, _ in pairs], [PassageText(t, p) for _, t, p in pairs])
 
     ids = reader.tokenizer.ids
     cls, sep = reader.tokenizer.cls_id, reader.tokenizer.sep_id

@@ -13,13 +13,13 @@ import pytest
 import adapters.errors
 import kbengine.errors
 import web.errors
-from adapters.errors import TaskInputError
 from kbengine.errors import (
     CorruptError,
     EmptyQueryError,
     LockedError,
     NotAKnowledgeBaseError,
     StorageFullError,
+    TaskInputError,
     UnknownDocumentError,
 )
 from storage.errors import KBError

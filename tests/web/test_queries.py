@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from adapters.tasks.answerer import AnswerOptions
-from adapters.tasks.requests import QuestionRequest, SlotRequest
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.deltas import DELTA, ParameterOptions
 from kbengine.encoders.model import query_weights
 from kbengine.encoders.tuned_encoders import store_tuned
+from kbengine.inputs import Question, Slot
 from web.models.answers import AnswerEnvelope, BatchAnswer
 
 TEXT = "Marie Curie was born in Warsaw, which is not Paris."
@@ -51,7 +51,7 @@ def test_every_task_answers_with_the_one_envelope(shared, task):
 def test_the_answer_is_that_of_the_python_api(shared):
     """HTTP adds nothing and leaves nothing out."""
     over_http = shared.post("/v1/slot-filling", {**REQUESTS["slot-filling"], "k": 4}).json
-    (direct,) = shared.engine.ask([SlotRequest("Marie Curie", "occupation")], AnswerOptions(k=4))
+    (direct,) = shared.engine.ask([Slot("Marie Curie", "occupation")], AnswerOptions(k=4))
 
     wanted = direct.to_json()
     del wanted["encoder"], wanted["timings_ms"]
@@ -160,7 +160,7 @@ def test_a_change_is_in_the_next_answer_however_often_it_is_asked(service):
 def test_answers_do_not_depend_on_what_is_asked_beside_them(shared):
     """Alone and among thirty others the scores agree to the last digits that are shown."""
     requests = [
-        QuestionRequest(f"Who was the {word} person?") for word in ["first", "last", "great", "old", "moist", "french"]
+        Question(f"Who was the {word} person?") for word in ["first", "last", "great", "old", "moist", "french"]
     ]
     alone = [shared.engine.ask([request], AnswerOptions(k=5))[0] for request in requests]
     together = shared.engine.ask(requests * 5, AnswerOptions(k=5))

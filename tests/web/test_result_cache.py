@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from adapters.tasks.answerer import AnswerOptions
-from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
-from kbengine.corpus.span import Span
+from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.search.query import SearchOptions, Weights
-from web.engine import SearchRequest
+from kbengine.span import Span
 from web.result_cache import ResultCache, cache_tag
 
 
@@ -14,25 +13,25 @@ def test_equal_requests_have_one_name_and_others_have_others():
     """Whatever differs: task, text, any option, encoder, generation; also where texts meet."""
     options = AnswerOptions()
     names = [
-        cache_tag(1, "a", QuestionRequest("x"), options),
-        cache_tag(2, "a", QuestionRequest("x"), options),
-        cache_tag(1, "b", QuestionRequest("x"), options),
-        cache_tag(1, "a", QuestionRequest("x "), options),
-        cache_tag(1, "a", QuestionRequest("x"), AnswerOptions(k=9)),
-        cache_tag(1, "a", QuestionRequest("x"), AnswerOptions(weights=Weights())),
-        cache_tag(1, "a", QuestionRequest("x"), AnswerOptions(weights=Weights(2.0))),
-        cache_tag(1, "a", SearchRequest("x"), SearchOptions()),
-        cache_tag(1, "a", SlotRequest("x", "y z"), options),
-        cache_tag(1, "a", SlotRequest("x y", "z"), options),
-        cache_tag(1, "a", DialogueRequest(("x", "y")), options),
-        cache_tag(1, "a", DialogueRequest(("x', 'y",)), options),
-        cache_tag(1, "a", LinkingRequest("xyz", Span(0, 1)), options),
-        cache_tag(1, "a", LinkingRequest("xyz", Span(0, 2)), options),
+        cache_tag(1, "a", Question("x"), options),
+        cache_tag(2, "a", Question("x"), options),
+        cache_tag(1, "b", Question("x"), options),
+        cache_tag(1, "a", Question("x "), options),
+        cache_tag(1, "a", Question("x"), AnswerOptions(k=9)),
+        cache_tag(1, "a", Question("x"), AnswerOptions(weights=Weights())),
+        cache_tag(1, "a", Question("x"), AnswerOptions(weights=Weights(2.0))),
+        cache_tag(1, "a", Question("x"), SearchOptions()),
+        cache_tag(1, "a", Slot("x", "y z"), options),
+        cache_tag(1, "a", Slot("x y", "z"), options),
+        cache_tag(1, "a", Dialogue(("x", "y")), options),
+        cache_tag(1, "a", Dialogue(("x', 'y",)), options),
+        cache_tag(1, "a", Mention("xyz", Span(0, 1)), options),
+        cache_tag(1, "a", Mention("xyz", Span(0, 2)), options),
     ]
 
     assert len(set(names)) == len(names)
-    assert cache_tag(1, "a", QuestionRequest("x"), AnswerOptions(k=10)) == names[0]
-    assert cache_tag(1, "a", QuestionRequest("\ud800"), options)  # no text is too odd for a name
+    assert cache_tag(1, "a", Question("x"), AnswerOptions(k=10)) == names[0]
+    assert cache_tag(1, "a", Question("\ud800"), options)  # no text is too odd for a name
 
 
 def test_the_answer_that_was_not_used_for_longest_is_forgotten():

@@ -15,7 +15,7 @@ from adapters.errors import RecordError
 from adapters.kilt.predicting import PredictOptions
 from adapters.kilt.prediction_stream import predict_lines
 from adapters.kilt.records import read_inputs
-from adapters.tasks.task import TASKS, Task
+from kbengine.inputs import TASKS, Task
 from web import limits
 from web.guards import LINES_TYPES, access, body, too_large
 from web.models.kilt import KiltQuery
@@ -25,7 +25,7 @@ from web.service import Service, current_service
 if TYPE_CHECKING:
     from adapters.tasks.answerer import AnswerOptions
     from adapters.tasks.answers import TaskAnswer
-    from adapters.tasks.requests import TaskRequest
+    from kbengine.inputs import TaskInput
     from kbengine.search.results import SearchResult
 
 R = TypeVar("R")
@@ -130,12 +130,12 @@ class _SharedAnswerer:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def pages(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[SearchResult]:
+    def pages(self, requests: Sequence[TaskInput], options: AnswerOptions | None = None) -> list[SearchResult]:
         """Return the pages of each request; the first error is raised."""
         assert options is not None
         return _all(self._service.engine.pages_each(requests, options, self._service.deadline()))
 
-    def answer(self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None) -> list[TaskAnswer]:
+    def answer(self, requests: Sequence[TaskInput], options: AnswerOptions | None = None) -> list[TaskAnswer]:
         """Return the answer to each request; the first error is raised."""
         return self._service.engine.ask(requests, options, self._service.deadline())
 

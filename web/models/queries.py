@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from kbengine.search.query import Effort, SearchOptions, Strategy, Unit, Weights
+from kbengine.inputs import Dialogue, Question, Slot
+from kbengine.search.query import Effort, SearchOptions, SomeWeights, Strategy, Unit
 from web import limits
-from web.engine import SearchRequest
 from web.models.base import Body, Text, Whole
 
 if TYPE_CHECKING:
     from adapters.tasks.answerer import AnswerOptions
-    from adapters.tasks.requests import TaskRequest
+    from kbengine.inputs import TaskInput
 
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Offset = Annotated[int, Field(ge=0, le=limits.TEXT_CHARS), Whole]
@@ -28,17 +29,13 @@ SpanPair = Annotated[list[Offset], Field(min_length=2, max_length=2)]
 class WeightsBody(Body):
     """The weights of the signals: score = phrase, passage and lexical part, each times its weight.
 
-    The sparse part counts as a part of the phrase's, times its own weight.
+    The sparse part counts as a part of the phrase's, times its own weight. What is left out is the task's own.
     """
 
-    phrase: Weight
-    passage: Weight
-    lexical: Weight
-    sparse: Weight = Field(1.0, description="Counts only where sparse vectors are stored.")
-
-    def weights(self) -> Weights:
-        """Return the weights as the search takes them."""
-        return Weights(self.phrase, self.passage, self.lexical, self.sparse)
+    phrase: Weight | None = None
+    passage: Weight | None = None
+    lexical: Weight | None = None
+    sparse: Weight | None = Field(None, description="Counts only where sparse vectors are stored.")
 
 
 class Options(Body):
@@ -57,6 +54,12 @@ class Options(Body):
         None, description="Answer 504 after this time; the service's own deadline counts too."
     )
 
+    def search_options(self) -> SearchOptions:
+        """Return how to search."""
+        given = {field.name: getattr(self, field.name) for field in fields(SearchOptions) if hasattr(self, field.name)}
+        weights = None if self.weights is None else SomeWeights(**dict(self.weights))
+        return SearchOptions(**{**given, "weights": weights})
+
 
 class TaskQuery(Options):
     """The options of the tasks."""
@@ -65,7 +68,7 @@ class TaskQuery(Options):
         None, ge=0, le=1, allow_inf_nan=False, description="The probability that the best answer has to reach."
     )
 
-    def request(self) -> TaskRequest:
+    def request(self) -> TaskInput:
         """Return what is asked."""
         raise NotImplementedError
 
@@ -73,18 +76,7 @@ class TaskQuery(Options):
         """Return how it is to be answered."""
         from adapters.tasks.answerer import AnswerOptions
 
-        return AnswerOptions(
-            k=self.k,
-            unit=self.unit,
-            weights=None if self.weights is None else self.weights.weights(),
-            effort=self.effort,
-            threshold=self.threshold,
-            explain=self.explain,
-            truncate=self.truncate,
-            nprobe=self.nprobe,
-            strategy=self.strategy,
-            encoder=self.encoder,
-        )
+        return AnswerOptions(**vars(self.search_options()), threshold=self.threshold)
 
 
 class QuestionQuery(TaskQuery):
@@ -92,11 +84,9 @@ class QuestionQuery(TaskQuery):
 
     text: Text
 
-    def request(self) -> TaskRequest:
+    def request(self) -> TaskInput:
         """Return the question."""
-        from adapters.tasks.requests import QuestionRequest
-
-        return QuestionRequest(self.text)
+        return Question(self.text)
 
 
 class SlotFillingQuery(TaskQuery):
@@ -105,11 +95,9 @@ class SlotFillingQuery(TaskQuery):
     subject: Text = Field(description="The subject's name, as a title has it.")
     relation: Text = Field(description="Free text, or a Wikidata property id such as P19.")
 
-    def request(self) -> TaskRequest:
+    def request(self) -> TaskInput:
         """Return the slot."""
-        from adapters.tasks.requests import SlotRequest
-
-        return SlotRequest(self.subject, self.relation)
+        return Slot(self.subject, self.relation)
 
 
 class DialogueQuery(TaskQuery):
@@ -117,11 +105,9 @@ class DialogueQuery(TaskQuery):
 
     turns: list[Text] = Field(min_length=1, max_length=limits.TURNS, description="Oldest first.")
 
-    def request(self) -> TaskRequest:
+    def request(self) -> TaskInput:
         """Return the dialogue."""
-        from adapters.tasks.requests import DialogueRequest
-
-        return DialogueRequest(tuple(self.turns))
+        return Dialogue(tuple(self.turns))
 
 
 class MentionQuery(TaskQuery):
@@ -132,13 +118,13 @@ class MentionQuery(TaskQuery):
         None, description="Where the mention begins and ends, in characters (Unicode code points) of the text."
     )
 
-    def request(self) -> TaskRequest:
+    def request(self) -> TaskInput:
         """Return the mention in its text."""
-        from adapters.tasks.parsing import linking_requests, marked_request
+        from kbengine.text_form import mention_of, mentions_of
 
         if self.span is None:
-            return marked_request(self.text)
-        return linking_requests(self.text, [(self.span[0], self.span[1])])[0]
+            return mention_of(self.text)
+        return mentions_of(self.text, [(self.span[0], self.span[1])])[0]
 
 
 class EntityLinkingQuery(MentionQuery):
@@ -148,14 +134,14 @@ class EntityLinkingQuery(MentionQuery):
         None, min_length=1, max_length=limits.SPANS, description="Several mentions; leave `span` out then."
     )
 
-    def requests(self) -> list[TaskRequest]:
+    def requests(self) -> list[TaskInput]:
         """Return one request for each of `spans`."""
-        from adapters.errors import TaskInputError
-        from adapters.tasks.parsing import linking_requests
+        from kbengine.errors import TaskInputError
+        from kbengine.text_form import mentions_of
 
         if self.span is not None:
             raise TaskInputError("'span' and 'spans' are both given; give one of them")
-        return list(linking_requests(self.text, [(start, end) for start, end in self.spans or ()]))
+        return list(mentions_of(self.text, [(start, end) for start, end in self.spans or ()]))
 
 
 class SearchQuery(Options):
@@ -164,24 +150,13 @@ class SearchQuery(Options):
     text: Text
     max_phrase_tokens: PhraseTokens | None = Field(None, description="The longest phrase that is an answer.")
 
-    def request(self) -> SearchRequest:
+    def request(self) -> Question:
         """Return what to search for."""
-        return SearchRequest(self.text)
+        return Question(self.text)
 
     def options(self) -> SearchOptions:
         """Return how to search."""
-        return SearchOptions(
-            k=self.k,
-            unit=self.unit,
-            weights=None if self.weights is None else self.weights.weights(),
-            effort=self.effort,
-            nprobe=self.nprobe,
-            strategy=self.strategy,
-            max_phrase_tokens=self.max_phrase_tokens,
-            explain=self.explain,
-            truncate=self.truncate,
-            encoder=self.encoder,
-        )
+        return self.search_options()
 
 
 class _BatchItem(Body):

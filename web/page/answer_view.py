@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
-from kbengine.corpus.span import Span
+from kbengine.span import Span
 from web.page.passages import Piece, pieces, sentence_pieces
 
 if TYPE_CHECKING:

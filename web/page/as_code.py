@@ -7,7 +7,7 @@ import pprint
 import shlex
 from typing import Any
 
-from adapters.errors import TaskInputError
+from kbengine.errors import TaskInputError
 from web.page.asking import OPTION_NAMES, Asking, marked_text
 
 KEY_VARIABLE = "KBENGINE_KEY"

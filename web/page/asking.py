@@ -8,13 +8,11 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from adapters.errors import TaskInputError
-from adapters.tasks.calibration import DEFAULT_UNITS
-from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, TaskRequest
-from adapters.tasks.task import END_MENTION, START_MENTION, TASKS, Task
-from kbengine.corpus.span import Span
-from kbengine.errors import InvalidOptionError
+from adapters.tasks.defaults import DEFAULT_UNITS
+from kbengine.errors import InvalidOptionError, TaskInputError
+from kbengine.inputs import END_MENTION, START_MENTION, TASKS, Dialogue, Mention, Question, Slot, Task, TaskInput
 from kbengine.search.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Strategy, Unit
+from kbengine.span import Span
 from storage.tuned_files import check_name
 from web import limits
 
@@ -112,7 +110,7 @@ class Asking:
             return ()
         return tuple(marked.text[span.start : span.end] for span in marked.mentions)
 
-    def requests(self) -> list[TaskRequest]:
+    def requests(self) -> list[TaskInput]:
         """Return what the engine is asked: one request, or one for each mention.
 
         Raises:
@@ -127,20 +125,20 @@ class Asking:
                 )
         match self.task:
             case "question":
-                return [QuestionRequest(self.q)]
+                return [Question(self.q)]
             case "slot-filling":
                 if not self.subject or not self.relation:
                     missing = "subject" if not self.subject else "relation"
                     raise TaskInputError(f"the {missing} is empty; fill in both, such as 'Marie Curie' and 'spouse'")
-                return [SlotRequest(self.subject, self.relation)]
+                return [Slot(self.subject, self.relation)]
             case "entity-linking":
                 return self._linking_requests()
             case "dialogue":
                 if len(self.turns) > limits.TURNS:
                     raise TaskInputError(f"{len(self.turns)} turns, wanted at most {limits.TURNS}; leave out old ones")
-                return [DialogueRequest(self.turns)]
+                return [Dialogue(self.turns)]
 
-    def _linking_requests(self) -> list[TaskRequest]:
+    def _linking_requests(self) -> list[TaskInput]:
         marked = marked_text(self.text)
         if not marked.mentions:
             raise TaskInputError(
@@ -149,7 +147,7 @@ class Asking:
             )
         if len(marked.mentions) > limits.SPANS:
             raise TaskInputError(f"{len(marked.mentions)} mentions, wanted at most {limits.SPANS}; split the text")
-        return [LinkingRequest(marked.text, mention) for mention in marked.mentions]
+        return [Mention(marked.text, mention) for mention in marked.mentions]
 
     def options(self) -> AnswerOptions:
         """Return how the engine shall answer; score parts are always asked for, the page shows them.

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adapters.tasks.task import END_MENTION, SEPARATOR, START_MENTION, Task
 from kbengine.corpus.sentences import sentence_spans
 from kbengine.errors import UnknownDocumentError
+from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Task
 from kbengine.terminal.demonstration import demo_queries
 from web.page.asking import Asking
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kbengine.corpus.span import Span
+from kbengine.span import Span
 
 PieceKind = Literal["around", "sentence", "mark"]
 

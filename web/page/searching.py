@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from flask import Response, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from adapters.tasks.calibration import DEFAULT_UNITS
+from adapters.tasks.defaults import DEFAULT_UNITS
 from adapters.tasks.relations import RelationTable
-from adapters.tasks.requests import LinkingRequest
-from adapters.tasks.task import Task
+from kbengine.inputs import Mention, Task
 from kbengine.search.query import EFFORTS, UNITS, Strategy
 from storage.errors import UsageError
 from web import limits
@@ -28,7 +27,7 @@ from web.service import Service, current_service
 
 if TYPE_CHECKING:
     from adapters.tasks.answers import TaskAnswer
-    from adapters.tasks.requests import TaskRequest
+    from kbengine.inputs import TaskInput
 
 TASK_NAMES: dict[Task, str] = {
     "question": "Question",
@@ -105,7 +104,7 @@ def _asked(asking: Asking) -> Response:
     return _page(values | _results(asking, requests, answers, service))
 
 
-def _answers(asking: Asking, service: Service) -> tuple[list[TaskRequest], list[TaskAnswer]]:
+def _answers(asking: Asking, service: Service) -> tuple[list[TaskInput], list[TaskAnswer]]:
     requests = asking.requests()
     deadline = Deadline.after(service.settings.deadline_s)
     return requests, service.engine.ask(requests, asking.options(), deadline)
@@ -151,13 +150,9 @@ def _examples(asking: Asking, service: Service) -> dict[str, Any]:
     return {"examples": current_page_state().examples.of(asking.task, service.engine), "marked": marked}
 
 
-def _results(
-    asking: Asking, requests: list[TaskRequest], answers: list[TaskAnswer], service: Service
-) -> dict[str, Any]:
+def _results(asking: Asking, requests: list[TaskInput], answers: list[TaskAnswer], service: Service) -> dict[str, Any]:
     kb_name = service.engine.info().path.name
-    names = [
-        one.text[one.mention.start : one.mention.end] if isinstance(one, LinkingRequest) else "" for one in requests
-    ]
+    names = [one.name if isinstance(one, Mention) else "" for one in requests]
     lists = [answer_list(answer, kb_name=kb_name) for answer in answers]
     address, needs_key = asking.address(), service.settings.require_key
     return {

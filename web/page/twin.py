@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from flask import Blueprint, Response, request
 
-from adapters.errors import TaskInputError
-from adapters.tasks.task import Task
+from kbengine.errors import TaskInputError
+from kbengine.inputs import Task
 from web.api.queries import answer_query
 from web.models.queries import DialogueQuery, EntityLinkingQuery, QuestionQuery, SlotFillingQuery, TaskQuery
 from web.page.as_code import request_body

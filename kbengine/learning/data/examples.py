@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import QueryInput
 from kbengine.errors import TrainingDataError
+from kbengine.inputs import TaskInput
+from kbengine.span import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class TrainingExample:
     """
 
     id: str
-    query: QueryInput
+    query: TaskInput
     title: str
     passage: str
     answers: tuple[Span, ...]

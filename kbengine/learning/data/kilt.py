@@ -8,19 +8,18 @@ passage as a whole is the answer (passage loss alone).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QueryInput, QuestionInput, SlotInput
+from kbengine.errors import TaskInputError
+from kbengine.inputs import SEPARATOR, START_MENTION, Task, TaskInput
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.pages import PageStore
 from kbengine.learning.data.places import checked_span, occurrences, title_occurrences
 from kbengine.learning.data.report import FileReport, UnusableRowError
+from kbengine.span import Span
+from kbengine.text_form import input_of
 
-RowKind = Literal["question", "slot", "mention", "dialogue"]
-ROW_KINDS: tuple[RowKind, ...] = get_args(RowKind)
-START_MENTION, END_MENTION, SEPARATOR = "[START_ENT]", "[END_ENT]", "[SEP]"
 NO_PHRASE = "phrase not found: passage loss alone"
 
 
@@ -35,52 +34,43 @@ class GoldPlace(NamedTuple):
     end: int | None
 
 
-def kind_of_rows(rows: Iterable[Mapping[str, Any]]) -> RowKind:
+def kind_of_rows(rows: Iterable[Mapping[str, Any]]) -> Task:
     """Return the task of a file's rows: by their marks; a file with any input of several lines holds dialogues."""
-    kind: RowKind = "question"
+    kind: Task = "question"
     for row in rows:
         text = str(row.get("input", ""))
         if START_MENTION in text:
-            return "mention"
+            return "entity-linking"
         if SEPARATOR in text:
-            return "slot"
+            return "slot-filling"
         if "\n" in text.strip():
             kind = "dialogue"
     return kind
 
 
-_GENERATED: Mapping[str, RowKind] = {
+_GENERATED: Mapping[str, Task] = {
     "question": "question",
-    "slot": "slot",
-    "relation": "slot",
-    "mention": "mention",
-    "link": "mention",
+    "slot": "slot-filling",
+    "relation": "slot-filling",
+    "mention": "entity-linking",
+    "link": "entity-linking",
 }
 
 
-def kind_of_row(row: Mapping[str, Any], of_file: RowKind) -> RowKind:
+def kind_of_row(row: Mapping[str, Any], of_file: Task) -> Task:
     """Return the task of one row: what it says itself (`kbengine questions` mixes tasks in a file), else its file's."""
     meta = row.get("meta")
     said = meta.get("kind") if isinstance(meta, Mapping) else None
     return _GENERATED.get(said, of_file) if isinstance(said, str) else of_file
 
 
-def query_of(text: str, kind: RowKind) -> QueryInput | None:
-    """Return the query that a row's input is for its task, or None when it has not the task's form."""
+def query_of(text: str, task: Task) -> TaskInput | None:
+    """Return what a row's input asks, or None when it has not the task's form."""
     text = text.strip()
-    if kind == "question":
-        return QuestionInput(text) if text else None
-    if kind == "dialogue":
-        turns = tuple(turn.strip() for turn in text.split("\n") if turn.strip())
-        return DialogueInput(turns) if turns else None
-    if kind == "slot":
-        subject, found, relation = (part.strip() for part in text.partition(SEPARATOR))
-        return SlotInput(subject, relation) if found and subject and relation else None
-    left, opened, rest = text.partition(START_MENTION)
-    mention, closed, right = rest.partition(END_MENTION)
-    if not opened or not closed or not mention.strip():
+    try:
+        return input_of(task, text) if text else None
+    except TaskInputError:
         return None
-    return MentionInput(left.strip(), mention.strip(), right.strip())
 
 
 def gold_places(row: Mapping[str, Any]) -> list[GoldPlace]:
@@ -103,7 +93,7 @@ def gold_places(row: Mapping[str, Any]) -> list[GoldPlace]:
 
 def kilt_examples(
     row: Mapping[str, Any],
-    kind: RowKind,
+    kind: Task,
     pages: PageStore,
     report: FileReport,
     source: str,
@@ -157,7 +147,7 @@ def kilt_examples(
 class _Finder:
     """Looks for the gold passages of one row."""
 
-    def __init__(self, pages: PageStore, answers: list[str], kind: RowKind) -> None:
+    def __init__(self, pages: PageStore, answers: list[str], kind: Task) -> None:
         self.pages = pages
         self.answers = list(dict.fromkeys(answers))
         self.kind = kind
@@ -181,7 +171,7 @@ class _Finder:
         return [(document, passage, list(spans)) for document, passage, spans in found.values()]
 
     def _of_place(self, document: CorpusDocument, place: GoldPlace) -> list[tuple[CorpusPassage, list[Span]]]:
-        if self.kind == "mention":
+        if self.kind == "entity-linking":
             return self._by_title(document, list(document.passages))
         paragraph = [each for each in document.passages if each.ordinal == place.paragraph]
         if self.kind == "dialogue":

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QueryInput, QuestionInput, SlotInput
 from kbengine.errors import TrainingDataError
+from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.passage_index import IndexedPassage, PassageIndex
 from kbengine.progress import NoProgress, ProgressSink
@@ -80,16 +80,16 @@ def is_negative(example: TrainingExample, doc_id: str, text: str, kind: Kind) ->
     return holds if kind == "same-phrase" else not holds
 
 
-def query_text(query: QueryInput) -> str:
+def query_text(query: TaskInput) -> str:
     """Return the words of a query that tell what it is about."""
     match query:
-        case QuestionInput(text):
+        case Question(text):
             return text
-        case SlotInput(subject, relation):
+        case Slot(subject, relation):
             return f"{subject} {relation}"
-        case MentionInput(left, mention, right):
-            return f"{mention} {mention} {left[-200:]} {right[:200]}"
-        case DialogueInput(turns):
+        case Mention(left=left, name=name, right=right):
+            return f"{name} {name} {left[-200:]} {right[:200]}"
+        case Dialogue(turns):
             return " ".join(turns[-2:])
 
 

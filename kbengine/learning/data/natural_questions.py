@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import QuestionInput
+from kbengine.inputs import Question
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.places import occurrences
 from kbengine.learning.data.report import FileReport, UnusableRowError
+from kbengine.span import Span
 
 
 def simplified_example(row: Mapping[str, Any], report: FileReport, source: str) -> TrainingExample:
@@ -38,9 +38,7 @@ def simplified_example(row: Mapping[str, Any], report: FileReport, source: str) 
         if not spans:
             report.note("long answer alone: passage loss alone", row_id)
         title = str(row.get("document_title") or _title_of(tokens))
-        return TrainingExample(
-            row_id, QuestionInput(question), title, passage, tuple(dict.fromkeys(spans)), source=source
-        )
+        return TrainingExample(row_id, Question(question), title, passage, tuple(dict.fromkeys(spans)), source=source)
     raise UnusableRowError("no long answer", row_id)
 
 
@@ -64,7 +62,7 @@ def dpr_example(row: Mapping[str, Any], report: FileReport, source: str, *, max_
         if spans:
             return TrainingExample(
                 row_id,
-                QuestionInput(question),
+                Question(question),
                 str(context.get("title", "")),
                 text,
                 tuple(spans),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kbengine.corpus.document import CorpusDocument
-from kbengine.encoders.query_input import QuestionInput
+from kbengine.inputs import Question
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.passage_index import PassageIndex, indexed_passages
 from kbengine.learning.data.places import occurrences
@@ -54,7 +54,7 @@ class EvidenceCorpus:
                 spans = dict.fromkeys(span for answer in answers for span in occurrences(passage.text, answer))
                 if spans:
                     report.examples += 1
-                    query = QuestionInput(row["question"])
+                    query = Question(row["question"])
                     yield TrainingExample(
                         row_id, query, passage.title, passage.text, tuple(spans), source=source, doc_id=passage.doc_id
                     )

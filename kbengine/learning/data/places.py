@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kbengine.corpus.normalise import norm
-from kbengine.corpus.span import Span
+from kbengine.span import Span
 
 _DISAMBIGUATION = re.compile(r"\s+\([^()]*\)$|,\s[^,]+$")
 _NEAR_CHARS = 16

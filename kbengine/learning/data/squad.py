@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import QuestionInput
 from kbengine.errors import TrainingDataError
+from kbengine.inputs import Question
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.places import checked_span
 from kbengine.learning.data.report import FileReport, UnusableRowError
+from kbengine.span import Span
 
 
 class SquadRow(NamedTuple):
@@ -54,7 +54,7 @@ def squad_example(row: SquadRow, report: FileReport, source: str) -> TrainingExa
         raise UnusableRowError("no question", row_id)
     if not context.strip():
         raise UnusableRowError("empty passage", row_id)
-    query = QuestionInput(question)
+    query = Question(question)
     if given.get("is_impossible"):
         return TrainingExample(row_id, query, title, context, (), answerable=False, source=source)
     spans: dict[Span, None] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbengine.encoders.query_input import QueryInput, QuestionInput, SlotInput
+from kbengine.inputs import Question, Slot, TaskInput
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.places import occurrences
 from kbengine.learning.data.report import FileReport, UnusableRowError
@@ -25,9 +25,9 @@ def zero_shot_example(line: str, report: FileReport, source: str, *, as_question
     if len(fields) < MIN_FIELDS or not all(fields[:MIN_FIELDS]):
         raise UnusableRowError("fewer than four fields", row_id)
     relation, question, subject, sentence = fields[:MIN_FIELDS]
-    query: QueryInput = SlotInput(subject, relation)
+    query: TaskInput = Slot(subject, relation)
     if as_questions:
-        query = QuestionInput(question.replace(_PLACEHOLDER, subject))
+        query = Question(question.replace(_PLACEHOLDER, subject))
     answers = [answer for answer in fields[MIN_FIELDS:] if answer]
     if not answers:
         return TrainingExample(row_id, query, subject, sentence, (), answerable=False, source=source)

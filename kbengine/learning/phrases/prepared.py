@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from kbengine.corpus.normalise import norm
 from kbengine.encoders.config import EncoderConfig
 from kbengine.encoders.encoder import PassageText
-from kbengine.encoders.query_input import QueryInput, query_ids
+from kbengine.encoders.query_input import query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
 from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, windows
 from kbengine.errors import QueryError, TrainingDataError
+from kbengine.inputs import TaskInput
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.reading.training import token_span
 from kbengine.progress import NoProgress, ProgressSink
@@ -176,7 +177,7 @@ def _passages(
 
 
 def _queries(
-    queries: Sequence[QueryInput], tokenizer: TextTokenizer, config: EncoderConfig, notes: Counter[str]
+    queries: Sequence[TaskInput], tokenizer: TextTokenizer, config: EncoderConfig, notes: Counter[str]
 ) -> list[list[int] | None]:
     """Return each query's ids, None where it has none."""
     limits = config.max_query_tokens

@@ -13,9 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from kbengine.encoders.encoder import PassageText
-from kbengine.encoders.query_input import QueryInput
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.errors import TrainingError
+from kbengine.inputs import TaskInput
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.loop.processes import Processes
 from kbengine.learning.phrases.batches import Teacher
@@ -35,7 +35,7 @@ class PassageReader(Protocol):
         """A text that differs between readers."""
 
     def passage_logits(
-        self, queries: Sequence[QueryInput], passages: Sequence[PassageText]
+        self, queries: Sequence[TaskInput], passages: Sequence[PassageText]
     ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """Return start and end logits of each passage's tokens; its title is read too and has none."""
 

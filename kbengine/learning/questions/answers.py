@@ -11,10 +11,11 @@ from typing import Final
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.corpus.sentences import sentence_spans
-from kbengine.corpus.span import Span
 from kbengine.errors import InvalidOptionError
+from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION
 from kbengine.learning.questions.candidates import ANSWER_KINDS, AnswerKind, answer_candidates, title_spans
 from kbengine.learning.questions.words import words_of
+from kbengine.span import Span
 
 KIND_WEIGHTS: Final[Mapping[str, float]] = {
     "title": 1.0,
@@ -25,7 +26,7 @@ KIND_WEIGHTS: Final[Mapping[str, float]] = {
     "number": 0.7,
     "chunk": 0.2,
 }
-MARKS: Final = ("[SEP]", "[START_ENT]", "[END_ENT]")
+MARKS: Final = (SEPARATOR, START_MENTION, END_MENTION)
 """What KILT rows mark their parts with: text that holds one cannot be written as part of a row."""
 
 

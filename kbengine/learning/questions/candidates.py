@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple, get_args
 
-from kbengine.corpus.span import Span
 from kbengine.learning.questions.words import Word, is_capitalised, is_function_word, is_unspaced, word_set, words_of
+from kbengine.span import Span
 
 AnswerKind = Literal["title", "anchor", "date", "quoted", "name", "number", "chunk"]
 ANSWER_KINDS: Final[tuple[AnswerKind, ...]] = get_args(AnswerKind)

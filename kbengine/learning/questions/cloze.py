@@ -14,8 +14,8 @@ from random import Random
 from typing import Final
 
 from kbengine.corpus.document import CorpusDocument
-from kbengine.encoders.query_input import MentionInput, QueryInput, QuestionInput, SlotInput
 from kbengine.errors import InvalidOptionError
+from kbengine.inputs import Mention, Question, Slot, TaskInput
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.questions.answers import (
     Answer,
@@ -124,7 +124,7 @@ class ClozeSource:
             kind = random.choices(wanted, [options.mix[kind] for kind in wanted])[0]
             # A mention is answered where the title stands first, everything else where the answer was cut out.
             place = Home(document, answer.passage, answer.span)
-            query: QueryInput | None
+            query: TaskInput | None
             if kind in ("mention", "link"):
                 found = home if kind == "mention" else self._linked(document, answer)
                 query = None if found is None else self._mention(kind, answer, found)
@@ -142,13 +142,13 @@ class ClozeSource:
         names = answer.kind in ("anchor", "name", "quoted")
         return self.homes.named(answer.text, within=document) if names and self.homes is not None else None
 
-    def _mention(self, kind: QuestionKind, answer: Answer, home: Home) -> MentionInput | None:
+    def _mention(self, kind: QuestionKind, answer: Answer, home: Home) -> Mention | None:
         """Return the answer as a mention; one of its own document only where it does not stand in the home itself."""
         if kind == "mention" and (answer.kind != "title" or home.passage is answer.passage):
             return None
-        return mention_of(answer)
+        return answer_mention(answer)
 
-    def _query(self, kind: QuestionKind, title: str, answer: Answer, random: Random) -> QueryInput | None:
+    def _query(self, kind: QuestionKind, title: str, answer: Answer, random: Random) -> TaskInput | None:
         options = self.options
         language = options.answers.language
         drop = random.uniform(*options.drop)
@@ -156,14 +156,14 @@ class ClozeSource:
             if len(content_words(answer.passage.text, remaining_words(answer), language)) < MIN_WORDS:
                 return None
             share = options.title_share
-            return QuestionInput(cloze_text(answer, title, random, drop=drop, language=language, title_share=share))
+            return Question(cloze_text(answer, title, random, drop=drop, language=language, title_share=share))
         if in_title(answer, title) or not title.strip():
             return None
         if kind == "slot":
             words = slot_words(answer, title, random, drop=drop, language=language)
-            return SlotInput(title, words) if words else None
+            return Slot(title, words) if words else None
         found = relation_of(answer, title, random, language=language)
-        return None if found is None else SlotInput(*found)
+        return None if found is None else Slot(*found)
 
 
 class ClozeQuestions(Iterator[TrainingExample]):
@@ -214,11 +214,11 @@ def _home_of(document: CorpusDocument) -> Home | None:
     return None if found is None else Home(document, *found)
 
 
-def mention_of(answer: Answer) -> MentionInput | None:
+def answer_mention(answer: Answer) -> Mention | None:
     """Return the answer as a mention with the text around it, or None when there is no text around it."""
     around = context_around(answer.passage.text, answer.span.start, answer.span.end, MENTION_CONTEXT_CHARS)
     left, right = (text.strip() for text in around)
-    return MentionInput(left, answer.text, right) if left or right else None
+    return Mention.from_parts(left and f"{left} ", answer.text, right and f" {right}") if left or right else None
 
 
 def count_document(

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from kbengine.corpus.document import CorpusDocument
-from kbengine.encoders.query_input import QuestionInput
 from kbengine.errors import EncoderError, InvalidOptionError
+from kbengine.inputs import Question
 from kbengine.learning.questions.answers import MARKS, Answer, AnswerOptions, Quota, ranked_answers
 from kbengine.learning.questions.generated import GeneratedQuestion
 from kbengine.learning.questions.words import context_around
@@ -151,7 +151,7 @@ class Seq2SeqSource:
     def _question(self, document: CorpusDocument, answer: Answer, text: str) -> GeneratedQuestion:
         id = f"{self.name}:{document.doc_id}:{answer.place}"
         return GeneratedQuestion(
-            id, QuestionInput(text), document, answer.passage, answer.span, "question", answer.kind, self.name
+            id, Question(text), document, answer.passage, answer.span, "question", answer.kind, self.name
         )
 
     def _generate(self, inputs: list[str]) -> list[str]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import QueryInput
+from kbengine.inputs import TaskInput
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.questions.candidates import AnswerKind
+from kbengine.span import Span
 
 QuestionKind = Literal["question", "slot", "relation", "mention", "link"]
 QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = get_args(QuestionKind)
@@ -32,7 +32,7 @@ class GeneratedQuestion:
     """
 
     id: str
-    query: QueryInput
+    query: TaskInput
     document: CorpusDocument
     passage: CorpusPassage
     answer: Span

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.corpus.span import Span
 from kbengine.learning.questions.answers import MARKS, first_mention
+from kbengine.span import Span
 
 MIN_NAME_CHARS: Final = 4
 """Shorter names are abbreviations, and stand for too many things."""

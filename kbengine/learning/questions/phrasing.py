@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
-from kbengine.corpus.span import Span
 from kbengine.learning.questions.answers import Answer
 from kbengine.learning.questions.candidates import AnswerKind, answer_candidates, title_spans
 from kbengine.learning.questions.words import Word, is_function_word, joined, words_of
+from kbengine.span import Span
 
 MIN_WORDS: Final = 3
 MAX_WORDS: Final = 20

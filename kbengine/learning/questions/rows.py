@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QueryInput, QuestionInput, SlotInput
 from kbengine.learning.questions.generated import GeneratedQuestion
+from kbengine.text_form import text_of
 from storage.records import JSON
 
 
@@ -27,20 +27,7 @@ def kilt_row(question: GeneratedQuestion) -> dict[str, JSON]:
         place["section"] = question.passage.section
     return {
         "id": question.id,
-        "input": input_text(question.query),
+        "input": text_of(question.query),
         "output": [{"answer": answer, "provenance": [place]}],
         "meta": {"dataset": question.source, "kind": question.kind, "answer_kind": question.answer_kind},
     }
-
-
-def input_text(query: QueryInput) -> str:
-    """Return a query as the `input` of a KILT row: parts marked by [SEP], or by [START_ENT] and [END_ENT]."""
-    match query:
-        case QuestionInput(text):
-            return text
-        case SlotInput(subject, relation):
-            return f"{subject} [SEP] {relation}"
-        case MentionInput(left, mention, right):
-            return f"{left} [START_ENT] {mention} [END_ENT] {right}".strip()
-        case DialogueInput(turns):
-            return "\n".join(turns)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from kbengine.build.filtering import FilterOptions
-from kbengine.corpus.span import Span
 from kbengine.errors import UsageError
 from kbengine.learning.data.examples import TrainingExample
-from kbengine.learning.reading.scores import Guess, Question, ReadingScores, score_guesses
+from kbengine.learning.reading.scores import Guess, ReadingScores, ScoredQuestion, score_guesses
 from kbengine.progress import NoProgress, ProgressSink
+from kbengine.span import Span
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder, PassageText
@@ -92,9 +92,9 @@ def evaluate_reading(
     return ReadingReport(scores, len(given) - len(usable), len(_distinct_passages(usable)[0]))
 
 
-def question_of(example: TrainingExample) -> Question:
+def question_of(example: TrainingExample) -> ScoredQuestion:
     """Return the example as what guesses are compared with."""
-    return Question(example.id, example.source, example.answer_texts if example.answerable else ())
+    return ScoredQuestion(example.id, example.source, example.answer_texts if example.answerable else ())
 
 
 def read_by_reader(

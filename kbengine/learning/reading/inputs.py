@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.encoders.encoder import PassageText
-from kbengine.encoders.query_input import QueryInput, query_ids
+from kbengine.encoders.query_input import query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
 from kbengine.encoders.windows import Window, windows
 from kbengine.errors import UsageError
+from kbengine.inputs import TaskInput
 from kbengine.learning.reading.config import ReaderConfig
 
 Passage = str | PassageText
@@ -54,7 +55,7 @@ class ReaderInput:
 
 
 def reader_inputs(
-    queries: Sequence[QueryInput],
+    queries: Sequence[TaskInput],
     passages: Sequence[Passage],
     tokenizer: TextTokenizer,
     config: ReaderConfig,

@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kbengine.corpus.span import Span
 from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
-from kbengine.encoders.query_input import QueryInput
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.encoders.windows import plan_batches
+from kbengine.inputs import TaskInput
 from kbengine.learning.reading.checkpoint import ReaderDType, read_reader, write_reader
 from kbengine.learning.reading.config import ReaderConfig
 from kbengine.learning.reading.inputs import Passage, ReaderInput, padded, reader_inputs
 from kbengine.learning.reading.model import CrossEncoder
 from kbengine.learning.reading.spans import PassageLogits, best_span, span_probability
+from kbengine.span import Span
 
 Float32 = NDArray[np.float32]
 
@@ -125,7 +125,7 @@ class Reader:
         write_reader(Path(directory), self.config, self._tokenizer_json, self._weights, dtype=dtype)
 
     def read(
-        self, queries: Sequence[QueryInput], passages: Sequence[Passage], *, truncate: bool = False
+        self, queries: Sequence[TaskInput], passages: Sequence[Passage], *, truncate: bool = False
     ) -> list[Reading]:
         """Return the best answer of each query in its passage, in order, whether or not it beats "no answer".
 
@@ -141,7 +141,7 @@ class Reader:
         return [self._reading(logits) for logits in self.logits(queries, passages, truncate=truncate)]
 
     def passage_logits(
-        self, queries: Sequence[QueryInput], passages: Sequence[Passage]
+        self, queries: Sequence[TaskInput], passages: Sequence[Passage]
     ) -> list[tuple[Float32, Float32]]:
         """Return start and end logits, float32 (T,) each, of every passage's T wordpieces: the teacher's view (Eq. 7).
 
@@ -151,7 +151,7 @@ class Reader:
 
     def logits(
         self,
-        queries: Sequence[QueryInput],
+        queries: Sequence[TaskInput],
         passages: Sequence[Passage],
         *,
         truncate: bool = False,

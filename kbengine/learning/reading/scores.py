@@ -24,7 +24,7 @@ class Guess:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ScoredQuestion:
     """What a guess is compared with: gold answers, none of them when the question has no answer."""
 
     id: str
@@ -36,7 +36,7 @@ class Question:
 class ReadingRecord:
     """One question's part of the figures. `answer` is empty when the guess did not reach the threshold."""
 
-    question: Question
+    question: ScoredQuestion
     guess: Guess
     answer: str
     em: float
@@ -127,7 +127,7 @@ class ReadingScores:
 
 
 def score_guesses(
-    questions: Sequence[Question], guesses: Sequence[Guess], *, threshold: float | None = None
+    questions: Sequence[ScoredQuestion], guesses: Sequence[Guess], *, threshold: float | None = None
 ) -> ReadingScores:
     """Return the figures of one guess a question.
 
@@ -161,7 +161,7 @@ def score_guesses(
     )
 
 
-def _record(question: Question, guess: Guess, threshold: float | None) -> ReadingRecord:
+def _record(question: ScoredQuestion, guess: Guess, threshold: float | None) -> ReadingRecord:
     answer = guess.text if threshold is None or guess.score >= threshold else ""
     return ReadingRecord(
         question, guess, answer, best_exact_match(answer, question.answers), best_f1(answer, question.answers)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.build.filtering import FilterOptions, kept_tokens, resolve_threshold
-from kbengine.corpus.span import Span
 from kbengine.learning.reading.spans import TokenSpan, best_span
+from kbengine.span import Span
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import QueryVectors

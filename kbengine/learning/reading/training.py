@@ -19,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kbengine.corpus.span import Span
 from kbengine.encoders.encoder import PassageText
 from kbengine.encoders.tokenization import TextTokens
 from kbengine.errors import TrainingDataError
@@ -32,6 +31,7 @@ from kbengine.learning.reading.inputs import ReaderInput, padded, reader_inputs
 from kbengine.learning.reading.model import CrossEncoder
 from kbengine.learning.reading.reader import Reader, reader_tokenizer
 from kbengine.learning.reading.scores import score_guesses
+from kbengine.span import Span
 
 T = TypeVar("T")
 

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kbengine.corpus.span import Span
 from kbengine.encoders.config import EncoderConfig
 from kbengine.encoders.query_input import query_ids
 from kbengine.encoders.sparse.grams import gram_numbers
@@ -21,6 +20,7 @@ from kbengine.encoders.windows import windows
 from kbengine.errors import TrainingError
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.sparse.negatives import answers_it
+from kbengine.span import Span
 
 Int64 = NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ranking_scores import RankedSet, RowScores, figures_of, rank_sets, score_hits, with_macro
-from kbengine.corpus.span import Span
 from kbengine.search.results import DocumentRef, Hit, PassageRef
+from kbengine.span import Span
 from tests.kbengine.learning.tuning.tuning_world import PLANTED, open_world
 
 

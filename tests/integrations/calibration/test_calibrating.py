@@ -11,11 +11,12 @@ import pytest
 from adapters.calibration.calibrating import CalibrateOptions, calibrate, store
 from adapters.errors import CalibrationError, RecordError
 from adapters.tasks.answerer import Answerer, AnswerOptions
-from adapters.tasks.calibration import SETTING, calibrations_of, default_weights
-from adapters.tasks.parsing import request_of
-from adapters.tasks.requests import QuestionRequest
+from adapters.tasks.calibration import SETTING, calibrations_of
+from adapters.tasks.defaults import TASK_WEIGHTS
 from kbengine.errors import InvalidOptionError
+from kbengine.inputs import Question
 from kbengine.search.query import Weights
+from kbengine.text_form import input_of
 from tests.adapters.calibrations import calibration, settings_with
 from tests.adapters.fake_knowledge_base import UNASKABLE, write_lines
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
@@ -55,7 +56,7 @@ def test_a_calibration_is_fitted_stored_and_used(tmp_path) -> None:
     path = dev_file(tmp_path, [record(i) for i in range(300)])
     found = calibrate(knowledge_base, [path], "question")
     assert knowledge_base.settings == {}
-    assert found.weights_fitted and found.weights.passage > default_weights("question").passage
+    assert found.weights_fitted and found.weights.passage > TASK_WEIGHTS["question"].passage
     assert (found.encoder, found.threshold_for, found.report["files"]) == ("f" * 64, "f1", {"dev.jsonl": 300})
     figures = found.report["confidence"]
     assert figures["after"]["ece"] < 0.12
@@ -63,7 +64,7 @@ def test_a_calibration_is_fitted_stored_and_used(tmp_path) -> None:
     assert calibrations_of(json.loads(json.dumps(knowledge_base.settings[SETTING])), encoder="f" * 64).tasks == {
         "question": found
     }
-    answers = Answerer(knowledge_base).answer([QuestionRequest(f"Which metal, {i}?") for i in range(1000, 1300)])
+    answers = Answerer(knowledge_base).answer([Question(f"Which metal, {i}?") for i in range(1000, 1300)])
     right = [each.answers[0].text == "gold" for each in answers]
     mean = sum(each.answers[0].probability for each in answers) / 300
     assert mean == pytest.approx(sum(right) / 300, abs=0.1)
@@ -76,9 +77,9 @@ def test_weights_can_be_left_as_they_are(tmp_path) -> None:
     found = calibrate(
         knowledge_base, [dev_file(tmp_path, [record(i) for i in range(80)])], "question", options=NO_WEIGHTS
     )
-    assert (found.weights, found.weights_fitted) == (default_weights("question"), False)
+    assert (found.weights, found.weights_fitted) == (TASK_WEIGHTS["question"], False)
     assert found.report["weights"] is None
-    assert {k for _, k in knowledge_base.asked} == {50}
+    assert {k for _, k in knowledge_base.asked} == {5}
 
 
 def test_weights_fitted_before_stay_in_use(tmp_path) -> None:
@@ -203,7 +204,7 @@ def test_probabilities_of_requests_are_those_that_were_fitted(tmp_path) -> None:
     knowledge_base = ScriptedKnowledgeBase(script)
     found = calibrate(knowledge_base, [dev_file(tmp_path, [record(i) for i in range(60)])], "question")
     store(knowledge_base, found)
-    requests = [request_of("question", f"Which metal, {i}?") for i in range(60)]
+    requests = [input_of("question", f"Which metal, {i}?") for i in range(60)]
     for k in (1, 10):
         answers = Answerer(knowledge_base).answer(requests, AnswerOptions(k=k, threshold=0.0))
         # A logistic regression with an intercept gives the share that is right, over what it was fitted on.

@@ -15,7 +15,6 @@ from kbengine.densephrases.metadata import read_metadata
 from kbengine.densephrases.phrase_dump import DumpPosition, dump_files, read_dump
 from kbengine.densephrases.phrase_index import StoredVectors, index_files, read_index, read_places
 from kbengine.encoders.encoder import Encoder, PassageText
-from kbengine.encoders.query_input import QuestionInput
 from kbengine.errors import (
     CorpusError,
     CorruptError,
@@ -23,6 +22,7 @@ from kbengine.errors import (
     InvalidOptionError,
     KnowledgeBaseExistsError,
 )
+from kbengine.inputs import Question
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.search.query import Query, Weights
 from storage.reader import KBReader
@@ -168,14 +168,14 @@ def test_an_imported_dump_is_searched_with_the_imported_queries(dump: Path, enco
     assert (report.documents, report.passages) == (4, 9) and report.counts.misplaced == 0
     assert report.cosine is not None and report.cosine > 0.98
     texts = ["Which river?", "Who was she?", "capital of Japan", "water"]
-    vectors = encoder.encode_queries([QuestionInput(text) for text in texts])
+    vectors = encoder.encode_queries([Question(text) for text in texts])
     passages = [
         (document, passage)
         for document, _ in read_dump(dump_files(dump))
         for passage in dump_passages(document, TokenCounts())
     ]
     with KnowledgeBase.open(tmp_path / "kb", encoder) as kb:
-        queries = [Query(QuestionInput(text), weights=PHRASES) for text in texts]
+        queries = [Query(Question(text), weights=PHRASES) for text in texts]
         results = kb.search(queries, k=1, effort="exact")
         found = kb.search(Query.question("light travels faster than sound"), k=1, weights=Weights(0, 0, 1))
     assert found.hits[0].document.doc_id in ("2001", "7")
@@ -320,7 +320,7 @@ def test_a_published_index_becomes_a_knowledge_base(published_index: Path, encod
     report = import_dump(source, tmp_path / "kb", encoder=encoder)
     assert (report.documents, report.passages) == (8, 16) and report.counts.repeated > 0
     with KnowledgeBase.open(tmp_path / "kb", encoder) as kb:
-        hit = kb.search(Query(QuestionInput("Which river?"), weights=PHRASES), k=1).hits[0]
+        hit = kb.search(Query(Question("Which river?"), weights=PHRASES), k=1).hits[0]
     assert hit.document.title == f"Page {hit.document.doc_id}" and hit.phrase_text in hit.passage.text
 
 

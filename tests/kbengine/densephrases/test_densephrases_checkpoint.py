@@ -15,8 +15,8 @@ from transformers import BertConfig, BertModel
 from kbengine.densephrases.checkpoint import import_checkpoint
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.encoder import Encoder, PassageText
-from kbengine.encoders.query_input import QuestionInput, SlotInput
 from kbengine.errors import EncoderError
+from kbengine.inputs import Question, Slot
 from tests.kbengine.densephrases.published import published_tensors, write_base, write_checkpoint_folder
 
 
@@ -68,7 +68,7 @@ def test_its_vectors_are_those_of_the_published_model(tmp_path: Path) -> None:
         (expected @ tensors["filter_linear.weight"].T + tensors["filter_linear.bias"]).numpy(),
         atol=1e-5,
     )
-    queries = encoder.encode_queries([QuestionInput("Which river?"), SlotInput("France", "capital")])
+    queries = encoder.encode_queries([Question("Which river?"), Slot("France", "capital")])
     rows = [[cls, *ids(["Which river?"])[0], sep], [cls, *ids(["France"])[0], sep, *ids(["capital"])[0], sep]]
     for i, row in enumerate(rows):
         np.testing.assert_allclose(queries.start[i], states("query_start_encoder", row, 0)[0].numpy(), atol=1e-5)

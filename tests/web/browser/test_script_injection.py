@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from adapters.tasks.answers import TaskAnswer
-from adapters.tasks.requests import TaskRequest
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.corpus.span import Span
+from kbengine.inputs import TaskInput
 from kbengine.search.results import DocumentRef, PassageRef
+from kbengine.span import Span
 from tests.web.browser.conftest import Watched, serving, watched_page
 from tests.web.browser.payloads import PAYLOADS
 from tests.web.page.fake_engine import FakeEngine, answer, evidence, task_answer
@@ -33,7 +33,7 @@ LINKS = """
 """
 
 
-def hostile_answer(request: TaskRequest) -> TaskAnswer:
+def hostile_answer(request: TaskInput) -> TaskAnswer:
     """Every payload as answer, title, id, section, passage, address and name."""
     answers = []
     for rank, payload in enumerate(PAYLOADS, start=1):

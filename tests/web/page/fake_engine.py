@@ -11,12 +11,11 @@ from typing import Any
 from adapters.tasks.answerer import AnswerOptions
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
 from adapters.tasks.provenance import PageProvenance
-from adapters.tasks.requests import LinkingRequest, TaskRequest, task_of
-from adapters.tasks.task import TASKS
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.corpus.span import Span
 from kbengine.errors import InvalidOptionError, KBError, UnknownDocumentError
+from kbengine.inputs import TASKS, Mention, TaskInput, task_of
 from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
+from kbengine.span import Span
 from storage.alias_records import NewAlias
 from storage.information import HistoryEntry
 from storage.settings import KBSettings
@@ -60,7 +59,7 @@ def answer(text: str = "Ines Rook", *places: Evidence, **changes: Any) -> Answer
     return Answer(**{**values, **changes})
 
 
-def task_answer(request: TaskRequest, *answers: Answer, **changes: Any) -> TaskAnswer:
+def task_answer(request: TaskInput, *answers: Answer, **changes: Any) -> TaskAnswer:
     """A result for the request; without answers it is a no-answer."""
     values: dict[str, Any] = {
         "task": task_of(request),
@@ -73,7 +72,7 @@ def task_answer(request: TaskRequest, *answers: Answer, **changes: Any) -> TaskA
         "n_query_tokens": 9,
         "truncated": False,
         "timings_ms": {"encode": 10.0, "rescore": 2.5, "total": 14.0},
-        "mention": request.mention if isinstance(request, LinkingRequest) else None,
+        "mention": request.place if isinstance(request, Mention) else None,
     }
     return TaskAnswer(**{**values, **changes})
 
@@ -90,8 +89,8 @@ class FakeEngine:
         self.queue_depth = self.pending_writes = 0
         self.problem = None
         self.failure: Exception | None = None
-        self.asked: list[tuple[TaskRequest, AnswerOptions]] = []
-        self.respond: Callable[[TaskRequest, AnswerOptions], TaskAnswer] = lambda request, _: task_answer(
+        self.asked: list[tuple[TaskInput, AnswerOptions]] = []
+        self.respond: Callable[[TaskInput, AnswerOptions], TaskAnswer] = lambda request, _: task_answer(
             request, answer()
         )
         self.stored: dict[str, CorpusDocument] = {}
@@ -107,7 +106,7 @@ class FakeEngine:
         """Nothing is observed."""
 
     def ask(
-        self, requests: Sequence[TaskRequest], options: AnswerOptions | None = None, deadline: Any = None
+        self, requests: Sequence[TaskInput], options: AnswerOptions | None = None, deadline: Any = None
     ) -> list[TaskAnswer]:
         self._fail()
         self.asked += [(request, options) for request in requests]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.tasks.requests import QuestionRequest
-from kbengine.corpus.span import Span
+from kbengine.inputs import Question
 from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
+from kbengine.span import Span
 from tests.web.page.fake_engine import TEXT, answer, evidence, task_answer
 from web.page.answer_view import answer_list, safe_source, timing_bars
 from web.page.passages import marked_pieces, pieces, sentence_pieces
@@ -89,7 +89,7 @@ def test_web_addresses_are_links(url):
 def test_offsets_count_in_the_paragraph_of_the_users_document():
     """A part of a very long paragraph tells where it begins there."""
     place = evidence(passage=PassageRef(1, 2, TEXT, None, char_offset=100_000))
-    card = answer_list(task_answer(QuestionRequest("q"), answer("Ines Rook", place)), kb_name="kb").cards[0]
+    card = answer_list(task_answer(Question("q"), answer("Ines Rook", place)), kb_name="kb").cards[0]
 
     assert card.best.start == 100_000 + TEXT.index("Ines Rook")
     assert f"characters {card.best.start}–{card.best.end}" in card.best.citation
@@ -97,7 +97,7 @@ def test_offsets_count_in_the_paragraph_of_the_users_document():
 
 def test_kilt_provenance_is_what_a_submission_holds():
     """Copied JSON can be pasted into a submission."""
-    card = answer_list(task_answer(QuestionRequest("q"), answer()), kb_name="kb").cards[0]
+    card = answer_list(task_answer(Question("q"), answer()), kb_name="kb").cards[0]
 
     assert json.loads(card.best.kilt_json) == evidence().provenance.to_json()
 
@@ -105,7 +105,7 @@ def test_kilt_provenance_is_what_a_submission_holds():
 def test_parts_of_a_score_join_without_gaps_also_when_one_is_negative():
     """Each bar begins where the one before ended; their values sum to the score."""
     place = evidence(parts=ScoreParts(20.0, 21.5, 3.5, -5.0), score=40.0)
-    bars = answer_list(task_answer(QuestionRequest("q"), answer("x", place)), kb_name="kb").cards[0].best.parts
+    bars = answer_list(task_answer(Question("q"), answer("x", place)), kb_name="kb").cards[0].best.parts
 
     assert sum(bar.value for bar in bars) == pytest.approx(40.0)
     assert bars[1].start_percent == pytest.approx(bars[0].start_percent + bars[0].width_percent, abs=0.02)
@@ -117,14 +117,14 @@ def test_parts_of_a_score_join_without_gaps_also_when_one_is_negative():
 def test_score_bars_stay_within_their_frame(scores):
     """Scores may be negative; bars may not."""
     answers = [answer(str(rank), rank=rank, score=score) for rank, score in enumerate(scores, start=1)]
-    cards = answer_list(task_answer(QuestionRequest("q"), *answers), kb_name="kb").cards
+    cards = answer_list(task_answer(Question("q"), *answers), kb_name="kb").cards
 
     assert all(0 <= card.score_percent <= 100 for card in cards)
 
 
 def test_stages_fill_the_total():
     """What no stage accounts for is shown as 'other'."""
-    result = task_answer(QuestionRequest("q"), answer(), timings_ms={"encode": 10.0, "rescore": 2.5, "total": 20.0})
+    result = task_answer(Question("q"), answer(), timings_ms={"encode": 10.0, "rescore": 2.5, "total": 20.0})
     bars = timing_bars([result])
 
     assert [bar.name for bar in bars] == ["encode", "rescore", "other"]
@@ -133,7 +133,7 @@ def test_stages_fill_the_total():
 
 def test_the_total_counts_the_wait_for_a_batch():
     """The number shown is the sum of the stages beside it."""
-    result = task_answer(QuestionRequest("q"), answer(), timings_ms={"encode": 10.0, "total": 11.0, "queue": 5.0})
+    result = task_answer(Question("q"), answer(), timings_ms={"encode": 10.0, "total": 11.0, "queue": 5.0})
 
     assert answer_list(result, kb_name="kb").total_ms == pytest.approx(15.0)
     assert [bar.name for bar in timing_bars([result])] == ["encode", "queue"]
@@ -142,6 +142,6 @@ def test_the_total_counts_the_wait_for_a_batch():
 def test_a_title_without_text_is_shown_by_its_id():
     """A document without a title can still be opened."""
     place = evidence(document=DocumentRef("id-1", "", None))
-    card = answer_list(task_answer(QuestionRequest("q"), answer("x", place)), kb_name="kb").cards[0]
+    card = answer_list(task_answer(Question("q"), answer("x", place)), kb_name="kb").cards[0]
 
     assert card.best.address_from(None) == "/document?id=id-1#p2"

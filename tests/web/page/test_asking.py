@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug.datastructures import MultiDict
 
-from adapters.errors import TaskInputError
-from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest
-from kbengine.corpus.span import Span
+from kbengine.errors import TaskInputError
+from kbengine.inputs import Dialogue, Mention, Question, Slot
+from kbengine.span import Span
 from web import limits
 from web.page.asking import Asking, marked_text, read_asking
 
@@ -80,10 +80,10 @@ def test_each_task_asks_for_its_own_request():
     """Forms become the requests that all other ways of asking use."""
     marked = "By [START_ENT] Rook [END_ENT]."
 
-    assert Asking(q="Who?").requests() == [QuestionRequest("Who?")]
-    assert Asking(task="slot-filling", subject="Vell", relation="P17").requests() == [SlotRequest("Vell", "P17")]
-    assert Asking(task="dialogue", turns=("a", "b")).requests() == [DialogueRequest(("a", "b"))]
-    assert Asking(task="entity-linking", text=marked).requests() == [LinkingRequest("By Rook.", Span(3, 7))]
+    assert Asking(q="Who?").requests() == [Question("Who?")]
+    assert Asking(task="slot-filling", subject="Vell", relation="P17").requests() == [Slot("Vell", "P17")]
+    assert Asking(task="dialogue", turns=("a", "b")).requests() == [Dialogue(("a", "b"))]
+    assert Asking(task="entity-linking", text=marked).requests() == [Mention("By Rook.", Span(3, 7))]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from adapters.tasks.requests import LinkingRequest, QuestionRequest
 from kbengine.errors import CorruptError, LockedError, QueryTooLongError, StorageFullError
+from kbengine.inputs import Mention, Question
 from tests.web.page.fake_engine import FakeEngine, answer, evidence, task_answer
 from web.errors import DeadlineError, QueueFullError, StoppingError
 
@@ -60,7 +60,7 @@ def test_options_reach_the_engine(client, engine):
     client.get("/?q=x&unit=sentence&k=3&effort=exact&threshold=0.5&strategy=sfs&encoder=tuned")
     (request, options), *_ = engine.asked
 
-    assert request == QuestionRequest("x")
+    assert request == Question("x")
     assert (options.unit, options.k, options.effort, options.threshold) == ("sentence", 3, "exact", 0.5)
     assert (options.strategy, options.encoder) == ("sfs", "tuned")
     assert options.explain
@@ -127,8 +127,8 @@ def test_several_mentions_are_linked_one_by_one(client, engine):
     )
     page = soup(client.get("/?task=entity-linking&text=[START_ENT] Rook [END_ENT] of [START_ENT] Vell [END_ENT].&k=2"))
 
-    assert [request.mention.start for request, _ in engine.asked] == [0, 8]
-    assert all(isinstance(request, LinkingRequest) for request, _ in engine.asked)
+    assert [request.start for request, _ in engine.asked] == [0, 8]
+    assert all(isinstance(request, Mention) for request, _ in engine.asked)
     assert [link["href"] for link in page.select(".linked-text__mention")] == ["#mention-1", "#mention-2"]
     assert [group.text for group in page.select(".answer-group__title")] == ["Rook", "Vell"]
 

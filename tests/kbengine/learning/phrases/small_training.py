@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import QuestionInput
 from kbengine.encoders.tokenization import TextTokenizer
+from kbengine.inputs import Question
 from kbengine.learning.data.examples import TrainingExample
+from kbengine.span import Span
 from tests.tiny_encoder import tiny_config, tiny_tokenizer_json
 
 FACTS = (
@@ -29,7 +29,7 @@ def example(number: int, **changes) -> TrainingExample:
     start = passage.index(answer)
     values = {
         "id": f"fact-{number}",
-        "query": QuestionInput(question),
+        "query": Question(question),
         "title": title,
         "passage": passage,
         "answers": (Span(start, start + len(answer)),),

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
 from kbengine.errors import TrainingDataError
+from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.learning.data.places import checked_span, occurrences, title_occurrences
 from kbengine.learning.data.reading import DataOptions, detect_data_format, read_training_files
+from kbengine.span import Span
 
 OSLO = "The harbour town was renamed twice. Its castle was built by a king around 1300."
 PAGES = [
@@ -65,7 +65,7 @@ def test_squad_gives_every_answer_once_and_impossible_questions_without_one(tmp_
 
     assert [each.id for each in data.examples] == ["a", "b", "c"]
     assert data.examples[0].answer_texts == ("1300",) and data.examples[1].answer_texts == ("king",)
-    assert data.examples[0].title == "Akershus castle" and data.examples[0].query == QuestionInput("When?")
+    assert data.examples[0].title == "Akershus castle" and data.examples[0].query == Question("When?")
     assert not data.examples[2].answerable and data.examples[2].answers == ()
     assert data.report.unusable == {"answer not at its offset": 1, "no question": 1}
     assert data.report.files[0].rows_of["answer not at its offset"] == ["d"] and data.report.rows == 5
@@ -80,7 +80,7 @@ def test_kilt_answers_stand_at_their_offsets_or_are_found_by_string(tmp_path):
         tmp_path, [kilt_row("1", "Akershus [SEP] inception", ("1", 2, 74, 78), answer="1300"), by_string, bare]
     )
 
-    assert data.examples[0].query == SlotInput("Akershus", "inception")
+    assert data.examples[0].query == Slot("Akershus", "inception")
     assert [each.answer_texts for each in data.examples] == [("1300",), ("museum",), ("a king",)]
     assert data.examples[0].passage == OSLO and data.examples[0].doc_id == "1" and data.examples[0].source == "rows"
 
@@ -93,7 +93,7 @@ def test_a_mention_is_answered_by_the_title_where_it_stands_first_or_by_the_pass
     ]
     data = read_kilt(tmp_path, rows)
 
-    assert data.examples[0].query == MentionInput("We saw", "the castle", "today")
+    assert data.examples[0].query == Mention.from_parts("We saw ", "the castle", " today")
     assert data.examples[0].passage == "Today Akershus is a museum." and data.examples[0].answers == (Span(6, 14),)
     assert data.examples[1].answers == () and data.examples[1].answerable
     assert data.report.files[0].notes == {"phrase not found: passage loss alone": 1}
@@ -107,9 +107,9 @@ def test_a_dialogue_keeps_its_gold_paragraph(tmp_path):
     ]
     data = read_kilt(tmp_path, rows)
 
-    assert data.examples[0].query == DialogueInput(("Hello.", "What about castles?"))
+    assert data.examples[0].query == Dialogue(("Hello.", "What about castles?"))
     assert data.examples[0].answer_texts == ("Akershus",)
-    assert data.examples[1].query == DialogueInput(("When was it built?",)) and data.examples[1].passage == OSLO
+    assert data.examples[1].query == Dialogue(("When was it built?",)) and data.examples[1].passage == OSLO
     assert data.examples[1].answers == ()
 
 
@@ -209,9 +209,9 @@ def test_zero_shot_rows_are_slots_or_questions_and_may_have_no_answer(tmp_path):
     data = read_training_files([path])
     asked = read_training_files([path], DataOptions(as_questions=True))
 
-    assert [each.query for each in data.examples] == [SlotInput("Akershus", "founder")] * 2
+    assert [each.query for each in data.examples] == [Slot("Akershus", "founder")] * 2
     assert [each.answerable for each in data.examples] == [True, False]
-    assert asked.examples[0].query == QuestionInput("Who founded Akershus?")
+    assert asked.examples[0].query == Question("Who founded Akershus?")
     assert data.report.unusable == {"answer not in its sentence": 1, "fewer than four fields": 1}
 
 

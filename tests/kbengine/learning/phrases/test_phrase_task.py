@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from kbengine.corpus.span import Span
 from kbengine.encoders.encoder import Encoder, PassageText
-from kbengine.encoders.query_input import QuestionInput
 from kbengine.errors import InvalidOptionError
+from kbengine.inputs import Question
 from kbengine.learning.loop.processes import SingleProcess
 from kbengine.learning.loop.task import Position
 from kbengine.learning.phrases.batches import Collator
 from kbengine.learning.phrases.phrase_task import LossOptions, PhraseTask
 from kbengine.learning.phrases.prepared import prepare, text_key, window_of
+from kbengine.span import Span
 from tests.kbengine.learning.phrases.small_training import example, examples, tokenizer
 from tests.tiny_encoder import tiny_config, tiny_model, tiny_tokenizer_json
 
@@ -86,7 +86,7 @@ def test_single_passage_loss_is_over_the_tokens_of_the_own_passage():
 
 def test_in_batch_negatives_are_the_golds_of_the_other_rows():
     """Eq. 8 by numpy; rows with the same answer string are no negatives of each other."""
-    same = example(3, id="again", query=QuestionInput("which city"), answers=(Span(49, 54),))  # Paris, as in row 0
+    same = example(3, id="again", query=Question("which city"), answers=(Span(49, 54),))  # Paris, as in row 0
     task = task_of([*examples()[:3], same], only(negative=1))
     batch, states, (start, end, _) = encoded(task)
     rows = np.arange(4)
@@ -102,7 +102,7 @@ def test_in_batch_negatives_are_the_golds_of_the_other_rows():
 
 def test_negatives_over_all_tokens_leave_out_what_is_right_elsewhere():
     """Every text token of the batch but: the answer's words in other passages, and copies of the own passage."""
-    copy = example(0, id="copy", query=QuestionInput("the river is"), answers=(Span(34, 39),))
+    copy = example(0, id="copy", query=Question("the river is"), answers=(Span(34, 39),))
     task = task_of([*examples(), copy], only(negative=1, negatives="tokens"))
     batch, states, (start, end, _) = encoded(task)
     B = len(states)
@@ -190,7 +190,7 @@ def test_mined_passages_are_columns_by_their_best_token():
 
 def test_passage_loss_leaves_out_the_same_passage_again():
     """Cosines of pooled vectors over the temperature; two questions on one passage are not each other's negatives."""
-    copy = example(0, id="copy", query=QuestionInput("the river is"), answers=())
+    copy = example(0, id="copy", query=Question("the river is"), answers=())
     task = task_of([*examples()[:3], copy], only(passage=1, passage_temperature=0.1))
     batch, states, (_, _, pooled) = encoded(task)
     mask = batch.passages.is_token.numpy()[..., None]
@@ -312,7 +312,7 @@ def test_a_long_passage_is_trained_on_in_the_window_that_owns_the_answer():
 
 def test_queries_that_cannot_be_read_are_left_out_and_counted():
     """One bad query among many."""
-    data = prepare([example(0), example(1, query=QuestionInput(" ")), example(2)], tokenizer(), tiny_config())
+    data = prepare([example(0), example(1, query=Question(" ")), example(2)], tokenizer(), tiny_config())
 
     assert [each.number for each in data.examples] == [0, 2] and data.notes["query cannot be read: empty_query"] == 1
 

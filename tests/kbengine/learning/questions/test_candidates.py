@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kbengine.corpus.sentences import sentence_spans
-from kbengine.corpus.span import Span
 from kbengine.learning.questions.candidates import answer_candidates, title_spans
 from kbengine.learning.questions.words import joined, words_of
+from kbengine.span import Span
 
 
 def found(text: str, *, title: str = "", language: str = "en") -> dict[str, str]:

@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import MentionInput, QuestionInput, SlotInput
 from kbengine.errors import InvalidOptionError
+from kbengine.inputs import Mention, Question, Slot
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.questions.answers import AnswerOptions, fraction, ranked_answers
 from kbengine.learning.questions.cloze import ClozeOptions, cloze_questions, with_links
 from kbengine.learning.questions.homes import Homes
 from kbengine.learning.questions.words import words_of
+from kbengine.span import Span
 from storage.alias_records import NewLink
 from tests.kbengine.learning.questions.pages import EMPTY, HARROW, SELLA
 
@@ -24,12 +24,12 @@ ALL = AnswerOptions(per_document=100, per_passage=100)
 def texts_of(example: TrainingExample) -> str:
     """Return all that a query says."""
     query = example.query
-    if isinstance(query, QuestionInput):
+    if isinstance(query, Question):
         return query.text
-    if isinstance(query, SlotInput):
+    if isinstance(query, Slot):
         return f"{query.subject} {query.relation}"
-    assert isinstance(query, MentionInput)
-    return f"{query.left} {query.mention} {query.right}"
+    assert isinstance(query, Mention)
+    return f"{query.left}{query.name}{query.right}"
 
 
 def of_kind(kind: str, *documents: CorpusDocument) -> list[TrainingExample]:
@@ -77,7 +77,7 @@ def test_a_relation_is_what_stands_between_a_name_and_the_answer() -> None:
     queries = {example.answer_texts[0]: example.query for example in of_kind("relation", HARROW)}
 
     emil = queries["Emil Sand"]
-    assert isinstance(emil, SlotInput)
+    assert isinstance(emil, Slot)
     assert emil.subject == "Harrow Light" and "designed" in emil.relation and "Emil" not in emil.relation
 
 
@@ -85,8 +85,8 @@ def test_a_mention_is_answered_by_the_first_one_on_its_page() -> None:
     """The second passage speaks of the page's subject: linked, it leads to the first."""
     (example,) = of_kind("mention", HARROW)
 
-    assert isinstance(example.query, MentionInput) and example.query.mention == "Harrow Light"
-    assert example.query.left.endswith("The keeper of") and example.query.right.startswith("kept a diary")
+    assert isinstance(example.query, Mention) and example.query.name == "Harrow Light"
+    assert example.query.left.endswith("The keeper of ") and example.query.right.startswith(" kept a diary")
     assert example.passage == HARROW.passages[0].text and example.answers == (Span(0, 12),)
 
 
@@ -94,7 +94,7 @@ def links(*documents: CorpusDocument, exclude: frozenset[str] = frozenset()) -> 
     """Return the links of the first document by their mention, homes made of all of them."""
     options = ClozeOptions(dataclasses.replace(ALL, exclude=exclude), mix={"link": 1.0})
     found = cloze_questions(documents[:1], options, homes=Homes(documents, exclude=exclude))
-    return {example.query.mention: example for example in found if isinstance(example.query, MentionInput)}
+    return {example.query.name: example for example in found if isinstance(example.query, Mention)}
 
 
 def test_the_name_of_another_document_is_linked_to_where_its_title_stands_first() -> None:
@@ -103,7 +103,7 @@ def test_the_name_of_another_document_is_linked_to_where_its_title_stands_first(
 
     assert set(found) == {"Port Sella"} and not links(SELLA, HARROW)
     example = found["Port Sella"]
-    assert isinstance(example.query, MentionInput) and example.query.left.endswith("in the museum of")
+    assert isinstance(example.query, Mention) and example.query.left.endswith("in the museum of ")
     assert (example.doc_id, example.title) == ("sella", "Port Sella")
     assert example.passage == SELLA.passages[0].text and example.answers == (Span(0, 10),)
 

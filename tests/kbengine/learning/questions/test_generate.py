@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.corpus.span import Span
 from kbengine.encoders.encoder import PassageText
-from kbengine.encoders.query_input import QuestionInput
 from kbengine.errors import EncoderError, InvalidOptionError
+from kbengine.inputs import Question
 from kbengine.learning.questions.answers import Answer, AnswerOptions
 from kbengine.learning.questions.cloze import ClozeOptions, ClozeSource
 from kbengine.learning.questions.generate import GenerateOptions, Seq2SeqSource, generator_input
 from kbengine.learning.questions.round_trip import RoundTripOptions, passes_round_trip
 from kbengine.learning.reading.reader import Reader
+from kbengine.span import Span
 from tests.kbengine.learning.questions.pages import EMPTY, HARROW, SELLA
 from tests.tiny_reader import write_tiny_reader
 from tests.tiny_t5 import write_tiny_t5
@@ -67,7 +67,7 @@ def test_each_answer_gets_the_question_it_gets_alone(t5: Path) -> None:
     assert together[0] == one.questions([HARROW])[0] and together[1] == []
     assert 0 < len(together[0]) <= 3
     for question in together[0]:
-        assert isinstance(question.query, QuestionInput) and question.query.text
+        assert isinstance(question.query, Question) and question.query.text
         assert question.id.startswith("tiny-t5:harrow:") and question.answer_text in question.passage.text
 
 

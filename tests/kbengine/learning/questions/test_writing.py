@@ -11,14 +11,15 @@ import pytest
 
 from kbengine.build.builder import CorpusOptions
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QuestionInput, SlotInput
 from kbengine.errors import CorpusError, CorruptError, InvalidOptionError
+from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.learning.questions import writing
 from kbengine.learning.questions.cloze import ClozeOptions, ClozeSource
 from kbengine.learning.questions.generated import GeneratedQuestion
 from kbengine.learning.questions.generation import QuestionsOptions, generate_questions
-from kbengine.learning.questions.rows import input_text, kilt_row
+from kbengine.learning.questions.rows import kilt_row
+from kbengine.span import Span
+from kbengine.text_form import text_of
 from tests.kbengine.learning.questions.pages import EMPTY, HARROW, SELLA, write_pages
 from tests.tiny_reader import write_tiny_reader
 from tests.tiny_t5 import write_tiny_t5
@@ -79,23 +80,23 @@ def test_rows_name_the_characters_of_the_paragraph(pages: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("query", "text"),
     [
-        (QuestionInput("who built it?"), "who built it?"),
-        (SlotInput("Port Sella", "river"), "Port Sella [SEP] river"),
-        (MentionInput("seen from", "Sella", "by night"), "seen from [START_ENT] Sella [END_ENT] by night"),
-        (MentionInput("", "Sella", "by night"), "[START_ENT] Sella [END_ENT] by night"),
-        (DialogueInput(("hello", "and?")), "hello\nand?"),
+        (Question("who built it?"), "who built it?"),
+        (Slot("Port Sella", "river"), "Port Sella [SEP] river"),
+        (Mention.from_parts("seen from ", "Sella", " by night"), "seen from [START_ENT] Sella [END_ENT] by night"),
+        (Mention.from_parts("", "Sella", " by night"), "[START_ENT] Sella [END_ENT] by night"),
+        (Dialogue(("hello", "and?")), "hello\nand?"),
     ],
 )
 def test_queries_become_kilt_inputs(query, text: str) -> None:
     """As the tasks read them."""
-    assert input_text(query) == text
+    assert text_of(query) == text
 
 
 def test_offsets_count_in_the_paragraph_when_the_passage_is_a_part_of_it() -> None:
     """A very long paragraph is stored in parts; its row speaks of the whole."""
     passage = CorpusPassage(2, "built by Emil Sand", None, 100_000)
     document = CorpusDocument("long", "Long", passages=(passage,))
-    question = GeneratedQuestion("q", QuestionInput("who"), document, passage, Span(9, 18), "question", "name", "cloze")
+    question = GeneratedQuestion("q", Question("who"), document, passage, Span(9, 18), "question", "name", "cloze")
 
     row = json.loads(json.dumps(kilt_row(question)))
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from kbengine.encoders.encoder import PassageText
-from kbengine.encoders.query_input import DialogueInput, MentionInput, QueryInput, QuestionInput, SlotInput
 from kbengine.errors import EmptyQueryError, QueryTooLongError, UsageError
+from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
 from kbengine.learning.reading.reader import Reader
 from tests.tiny_encoder import SENTENCES
 from tests.tiny_reader import write_tiny_reader
 
-QUERIES: list[QueryInput] = [
-    QuestionInput("Where was the author born?"),
-    SlotInput("Marie Curie", "place of birth"),
-    MentionInput("The capital of", "France", "is Paris."),
-    DialogueInput(["Who wrote the novel?", "A woman from Poland.", "When did she die?"]),
+QUERIES: list[TaskInput] = [
+    Question("Where was the author born?"),
+    Slot("Marie Curie", "place of birth"),
+    Mention.from_parts("The capital of", "France", "is Paris."),
+    Dialogue(["Who wrote the novel?", "A woman from Poland.", "When did she die?"]),
 ]
 PASSAGES = [
     SENTENCES[1],
@@ -71,7 +71,7 @@ def test_teacher_logits_are_those_of_the_passage_tokens_alone(reader: Reader) ->
 
 def test_teacher_logits_cut_a_long_question(reader: Reader) -> None:
     """Training data hold questions of any length; `read` refuses them unless it may cut."""
-    long = QuestionInput("river " * 100)
+    long = Question("river " * 100)
     assert len(reader.passage_logits([long], ["Paris"])[0][0]) == 1
     with pytest.raises(QueryTooLongError):
         reader.read([long], ["Paris"])
@@ -81,14 +81,14 @@ def test_teacher_logits_cut_a_long_question(reader: Reader) -> None:
 def test_every_token_of_a_long_passage_is_read_once(reader: Reader) -> None:
     """Windows overlap, their logits do not: each token comes from the window in which it is most central."""
     text = "river " * 300
-    logits = reader.logits([QuestionInput("Which river?")], [text])[0]
+    logits = reader.logits([Question("Which river?")], [text])[0]
     assert logits.starts.tolist() == list(range(0, 1800, 6))
     assert len(logits.start) == 300
 
 
 def test_a_title_changes_what_is_read_but_is_no_answer(reader: Reader) -> None:
     """The title's tokens are in the input and not in the logits."""
-    query = QuestionInput("Where was she born?")
+    query = Question("Where was she born?")
     plain, titled = (reader.logits([query], [p])[0] for p in (SENTENCES[1], PassageText("Paris", SENTENCES[1])))
     assert len(plain.start) == len(titled.start)
     assert not np.allclose(plain.start, titled.start)
@@ -96,16 +96,16 @@ def test_a_title_changes_what_is_read_but_is_no_answer(reader: Reader) -> None:
 
 def test_an_empty_passage_has_no_answer(reader: Reader) -> None:
     """Nothing to point at: the span is empty, its probability 0, its margin 0."""
-    reading = reader.read([QuestionInput("Who?")], [""])[0]
+    reading = reader.read([Question("Who?")], [""])[0]
     assert (reading.span.start, reading.span.end, reading.probability, reading.margin) == (0, 0, 0.0, 0.0)
 
 
 def test_what_cannot_be_asked_is_refused(reader: Reader) -> None:
     """An empty question; more questions than passages."""
     with pytest.raises(EmptyQueryError):
-        reader.read([QuestionInput("  ")], ["Paris"])
+        reader.read([Question("  ")], ["Paris"])
     with pytest.raises(UsageError, match="2 queries came with 1 passages"):
-        reader.read([QuestionInput("Who?")] * 2, ["Paris"])
+        reader.read([Question("Who?")] * 2, ["Paris"])
 
 
 def test_nothing_asked_nothing_answered(reader: Reader) -> None:

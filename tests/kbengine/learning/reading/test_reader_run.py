@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from kbengine.encoders.config import QueryLimits
-from kbengine.encoders.query_input import QuestionInput
 from kbengine.errors import EncoderError, InvalidOptionError, TrainingDataError
+from kbengine.inputs import Question
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
 from kbengine.learning.reading.checkpoint import read_reader
@@ -161,7 +161,7 @@ def test_files_become_a_reader_by_the_command(tmp_path: Path) -> None:
     assert (facts["examples"], facts["steps"], facts["out"]) == (24, 1, str(tmp_path / "out"))
     assert "dev_f1" in facts
     reader = Reader.load(tmp_path / "out", device="cpu", dtype="float32")
-    assert reader.read([QuestionInput("who ?")], ["the author covers the city in paris ."])[0].span.end > 0
+    assert reader.read([Question("who ?")], ["the author covers the city in paris ."])[0].span.end > 0
     report = json.loads((tmp_path / "out.run" / "report.json").read_text())
     assert report["begun_with"]["options"]["optimizer"]["learning_rate"] == 1e-4
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from kbengine.corpus.span import Span
 from kbengine.encoders.tokenization import TextTokens
 from kbengine.errors import InvalidOptionError, TrainingDataError
 from kbengine.learning.loop.loop import train
@@ -26,6 +25,7 @@ from kbengine.learning.reading.training import (
     marginal_loss,
     token_span,
 )
+from kbengine.span import Span
 from tests.tiny_encoder import SENTENCES, tiny_tokenizer_json
 from tests.tiny_reader import tiny_reader_config
 from tests.toy_reading import toy_examples

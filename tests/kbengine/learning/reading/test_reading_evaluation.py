@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from kbengine.build.filtering import FilterOptions
-from kbengine.corpus.span import Span
 from kbengine.encoders.encoder import Encoder, PassageText, QueryVectors
-from kbengine.encoders.query_input import QuestionInput
 from kbengine.errors import UsageError
+from kbengine.inputs import Question
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.reading.evaluation import ReadingOptions, evaluate_reading
 from kbengine.learning.reading.reader import Reader
 from kbengine.learning.reading.small_corpus import PhraseCorpus
+from kbengine.span import Span
 from tests.tiny_encoder import SENTENCES, write_tiny_encoder
 from tests.tiny_reader import write_tiny_reader
 
@@ -40,7 +40,7 @@ def example(number: int, question: str, passage: str, answer: str | None, **chan
     spans = () if answer is None else (Span(at, at + len(answer)),)
     values = {
         "id": f"e{number}",
-        "query": QuestionInput(question),
+        "query": Question(question),
         "title": f"Title {number % 3}",
         "passage": passage,
         "answers": spans,
@@ -60,7 +60,7 @@ EXAMPLES = [
 ]
 
 
-def all_phrases(encoder: Encoder, passage: PassageText, query: QuestionInput) -> dict[tuple[int, int], float]:
+def all_phrases(encoder: Encoder, passage: PassageText, query: Question) -> dict[tuple[int, int], float]:
     """Return the score of every phrase of at most L tokens, by plain loops."""
     vectors = encoder.encode_passages([passage])[0]
     asked = encoder.encode_queries([query])
@@ -143,7 +143,7 @@ def test_a_filter_leaves_tokens_out(encoder: Encoder) -> None:
 def test_an_empty_corpus_finds_nothing(encoder: Encoder) -> None:
     """No token at all is no answer, not an error."""
     corpus = PhraseCorpus(encoder.encode_passages([PassageText("", "")]), max_phrase_tokens=L)
-    empty = encoder.encode_queries([QuestionInput("Who?")])
+    empty = encoder.encode_queries([Question("Who?")])
     assert isinstance(empty, QueryVectors)
     assert corpus.search(empty) == [None]
 

@@ -9,12 +9,12 @@ import pytest
 
 from kbengine.errors import UsageError
 from kbengine.learning.reading.answer_scores import best_exact_match, best_f1
-from kbengine.learning.reading.scores import Guess, Question, score_guesses
+from kbengine.learning.reading.scores import Guess, ScoredQuestion, score_guesses
 
 
-def question(number: int, *answers: str) -> Question:
+def question(number: int, *answers: str) -> ScoredQuestion:
     """Return a question with these gold answers."""
-    return Question(f"q{number}", "toy", answers)
+    return ScoredQuestion(f"q{number}", "toy", answers)
 
 
 def test_figures_of_a_hand_computed_set() -> None:

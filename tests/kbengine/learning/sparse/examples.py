@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kbengine.corpus.span import Span
-from kbengine.encoders.query_input import QuestionInput
+from kbengine.inputs import Question
 from kbengine.learning.data.examples import TrainingExample
+from kbengine.span import Span
 
 KEYS = ("river", "capital", "author", "album", "water", "forest", "novel", "city")
 VALUES = ("paris", "berlin", "tokyo", "march", "brazil", "france", "germany", "japan")
@@ -22,7 +22,5 @@ def keyed_examples(n: int, *, seed: int) -> list[TrainingExample]:
         asked = int(rng.integers(5))
         start = passage.index(f"{keys[asked]} ") + len(keys[asked]) + 1
         span = Span(start, start + len(values[asked]))
-        examples.append(
-            TrainingExample(f"q{i}", QuestionInput(f"which {keys[asked]}?"), "", passage, (span,), source="toy")
-        )
+        examples.append(TrainingExample(f"q{i}", Question(f"which {keys[asked]}?"), "", passage, (span,), source="toy"))
     return examples

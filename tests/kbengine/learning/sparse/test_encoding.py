@@ -12,13 +12,13 @@ import torch
 from kbengine.encoders.agreement import agreeing_encoder
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.encoder import Encoder, PassageText
-from kbengine.encoders.query_input import QuestionInput, SlotInput
 from kbengine.encoders.sparse.checkpoint import read_sparse, write_sparse
 from kbengine.encoders.sparse.config import SIDES, SparseConfig
 from kbengine.encoders.sparse.encoding import SparseEncoder, WindowRows
 from kbengine.encoders.sparse.grams import content_ids
 from kbengine.encoders.sparse.model import SparseHeads
 from kbengine.errors import EncoderMismatchError
+from kbengine.inputs import Question, Slot
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.sparse.batches import Featurizer
 from storage.sparse_rows import MAX_GRAMS, SparsePassage, SparseSide
@@ -71,7 +71,7 @@ def test_stored_rows_and_query_vectors_multiply_to_what_is_trained(directory: Pa
     is_content = content_ids(checkpoint.tokenizer_json, V)
     featurizer = Featurizer(encoder.tokenizer, checkpoint.config, is_content, (1, 2))
     model = checkpoint.model()
-    queries = [QuestionInput("Where was the first woman born in France?"), SlotInput("Marie Curie", "Nobel Prize")]
+    queries = [Question("Where was the first woman born in France?"), Slot("Marie Curie", "Nobel Prize")]
     for query, title, text in zip(queries, ("Paris", "Marie Curie"), SENTENCES[2:4], strict=True):
         (found,) = encoder.encode_passages([PassageText(title, text)])
         (asked,) = encoder.encode_queries([query]).sparse or ()
@@ -150,7 +150,7 @@ def test_an_encoder_agrees_with_the_rows_that_are_stored_or_is_refused(encoder: 
     assert agreeing_encoder(encoder, encoder.sparse.fingerprint, tmp_path) is encoder
     plain = agreeing_encoder(encoder, None, tmp_path)
     assert plain.sparse is None and plain.fingerprint == encoder.fingerprint
-    assert plain.encode_queries([QuestionInput("who?")]).sparse is None
+    assert plain.encode_queries([Question("who?")]).sparse is None
     assert plain.encode_passages([PassageText("", "river")])[0].sparse is None
     assert agreeing_encoder(plain, encoder.sparse.fingerprint, tmp_path) is plain
     with pytest.raises(EncoderMismatchError, match="heads it was built with"):
@@ -160,7 +160,7 @@ def test_an_encoder_agrees_with_the_rows_that_are_stored_or_is_refused(encoder: 
 def test_a_passage_without_words_has_empty_rows(encoder: Encoder) -> None:
     """Punctuation has no n-gram; a query of it has an empty vector."""
     (found,) = encoder.encode_passages([PassageText("", "?! ... ,")])
-    (asked,) = encoder.encode_queries([QuestionInput("?!")]).sparse or ()
+    (asked,) = encoder.encode_queries([Question("?!")]).sparse or ()
 
     assert found.sparse is not None and len(found.sparse.grams) == 0 and found.sparse.start.counts.sum() == 0
     assert len(asked.grams) == 0

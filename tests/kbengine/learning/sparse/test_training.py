@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from kbengine.corpus.span import Span
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.encoder import Encoder
-from kbengine.encoders.query_input import QuestionInput, SlotInput
 from kbengine.encoders.sparse.checkpoint import has_sparse, read_sparse, sparse_fingerprint, write_sparse
 from kbengine.encoders.sparse.config import SparseConfig
 from kbengine.encoders.sparse.grams import content_ids
 from kbengine.encoders.sparse.model import SparseHeads
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.errors import EncoderError, InvalidOptionError, TrainingError
+from kbengine.inputs import Question, Slot
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
@@ -31,6 +30,7 @@ from kbengine.learning.runs.sparse import SparseModelOptions, SparseRecipe
 from kbengine.learning.sparse.batches import NO_ANSWER, NOT_HERE, Featurizer, make_batch
 from kbengine.learning.sparse.negatives import TfIdf, disturbed, similar_questions
 from kbengine.learning.sparse.options import SparseOptions
+from kbengine.span import Span
 from tests.kbengine.learning.sparse.examples import keyed_examples
 from tests.tiny_encoder import tiny_config, tiny_tokenizer_json, write_tiny_encoder
 
@@ -143,12 +143,12 @@ def test_a_batch_has_gold_positions_and_leaves_out_what_it_must(featurizer: Feat
     """The answer's tokens, further answers as no negatives, unanswerable rows, answers beyond the input."""
     first, second = keyed_examples(2, seed=6)
     text = "paris is the capital and paris is a city"
-    twice = TrainingExample("t", QuestionInput("which city?"), "France", text, (Span(25, 30), Span(0, 5)))
+    twice = TrainingExample("t", Question("which city?"), "France", text, (Span(25, 30), Span(0, 5)))
     unanswerable = dataclasses.replace(first, answers=(), answerable=False)
     window = tiny_config().max_passage_tokens
     long_text = "river " * (3 * window) + "tokyo"
     far = TrainingExample(
-        "f", QuestionInput("which?"), "", long_text, (Span(0, 5), Span(len(long_text) - 5, len(long_text)))
+        "f", Question("which?"), "", long_text, (Span(0, 5), Span(len(long_text) - 5, len(long_text)))
     )
     no_token = dataclasses.replace(second, passage="   ", answers=(Span(0, 1),))
     examples = [first, twice, unanswerable, far, no_token]
@@ -172,7 +172,7 @@ def test_the_negative_is_the_passage_of_the_most_similar_other_question() -> Non
 
     def example(name: str, passage: str, answer: str) -> TrainingExample:
         at = passage.index(answer)
-        return TrainingExample(name, QuestionInput(name), "", passage, (Span(at, at + len(answer)),))
+        return TrainingExample(name, Question(name), "", passage, (Span(at, at + len(answer)),))
 
     examples = [
         example("a", "the tower of ulm", "ulm"),
@@ -244,7 +244,7 @@ def test_heads_come_back_from_their_files_and_damage_is_named(encoder: Path, tmp
 
 def test_slots_are_queries_too(featurizer: Featurizer) -> None:
     """Subject and relation have n-grams; none crosses the [SEP] between them."""
-    example = TrainingExample("s", SlotInput("Marie Curie", "place of birth"), "", "river", (Span(0, 5),))
+    example = TrainingExample("s", Slot("Marie Curie", "place of birth"), "", "river", (Span(0, 5),))
 
     inputs = featurizer.padded([featurizer.query(example)])
 

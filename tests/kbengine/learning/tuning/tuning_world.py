@@ -6,6 +6,7 @@ import atexit
 import functools
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from kbengine.encoders.encoder import Encoder
@@ -13,7 +14,7 @@ from kbengine.knowledge_base import KnowledgeBase
 from kbengine.learning.loop.options import OptimizerOptions
 from kbengine.learning.tuning.options import TuningLoop, TuningOptions
 from kbengine.learning.tuning.rows import TuningRow
-from kbengine.search.query import Query
+from kbengine.search.query import Query, Weights
 from tests.kbengine.small_kb import build_small_kb
 from tests.tiny_encoder import write_tiny_encoder
 
@@ -50,7 +51,7 @@ def planted_rows() -> list[TuningRow]:
             id=f"row-{i}",
             source="planted",
             task="question",
-            query=Query.question(text),
+            query=replace(Query.question(text), weights=Weights(1.0, 10.0, 2.0, 1.0)),
             answers=frozenset((answer,)),
             doc_ids=frozenset((doc_id,)),
             passages=frozenset(((doc_id, 1),)),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.errors import TaskInputError
-from adapters.tasks.parsing import dialogue_request, linking_requests, marked_request, request_of, slot_request
-from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, task_of
-from adapters.tasks.task import TASKS
-from kbengine.corpus.span import Span
+from kbengine.errors import TaskInputError
+from kbengine.inputs import TASKS, Dialogue, Mention, Question, Slot, task_of
+from kbengine.span import Span
+from kbengine.text_form import dialogue_of, input_of, mention_of, mentions_of, slot_of
 
 TEXT = "From Lincoln to Omaha by train."
 
@@ -25,24 +24,24 @@ TEXT = "From Lincoln to Omaha by train."
 def test_each_task_has_a_text_form(task, text) -> None:
     """The request is of the task whose form the text has."""
     assert task in TASKS
-    assert task_of(request_of(task, text)) == task
+    assert task_of(input_of(task, text)) == task
 
 
 def test_a_question_is_its_text() -> None:
     """Marks of other tasks mean nothing in it."""
-    assert request_of("question", "what does [SEP] do") == QuestionRequest("what does [SEP] do")
+    assert input_of("question", "what does [SEP] do") == Question("what does [SEP] do")
 
 
 def test_a_slot_is_subject_and_relation() -> None:
     """White space around the separator does not count."""
-    assert slot_request(" Ulm  [SEP] country\n") == SlotRequest("Ulm", "country")
+    assert slot_of(" Ulm  [SEP] country\n") == Slot("Ulm", "country")
 
 
 @pytest.mark.parametrize("text", ["Ulm country", "Ulm [SEP] ", " [SEP] country", "Ulm [SEP] a [SEP] b", ""])
 def test_a_slot_has_two_sides_and_one_separator(text) -> None:
     """The message shows what was given and what is wanted."""
     with pytest.raises(TaskInputError, match=r"wanted 'subject \[SEP\] relation'"):
-        slot_request(text)
+        slot_of(text)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +54,9 @@ def test_a_slot_has_two_sides_and_one_separator(text) -> None:
 )
 def test_a_marked_mention_becomes_a_span_of_the_text_without_marks(text, plain, mention) -> None:
     """The span holds exactly the mention."""
-    request = marked_request(text)
+    request = mention_of(text)
     assert " ".join(request.text.split()) == plain
-    assert request.text[request.mention.start : request.mention.end] == mention
+    assert request.name == mention
 
 
 @pytest.mark.parametrize(
@@ -74,16 +73,16 @@ def test_a_marked_mention_becomes_a_span_of_the_text_without_marks(text, plain, 
 def test_wrong_marks_are_named(text, message) -> None:
     """None, unclosed, twice, reversed or around nothing."""
     with pytest.raises(TaskInputError, match=message):
-        marked_request(text)
+        mention_of(text)
 
 
 def test_several_mentions_of_one_text_are_several_requests() -> None:
     """In the order given; they may overlap; pairs and spans are the same."""
-    requests = linking_requests(TEXT, [(16, 21), Span(5, 12), (5, 21)])
+    requests = mentions_of(TEXT, [(16, 21), Span(5, 12), (5, 21)])
     assert requests == [
-        LinkingRequest(TEXT, Span(16, 21)),
-        LinkingRequest(TEXT, Span(5, 12)),
-        LinkingRequest(TEXT, Span(5, 21)),
+        Mention(TEXT, Span(16, 21)),
+        Mention(TEXT, Span(5, 12)),
+        Mention(TEXT, Span(5, 21)),
     ]
 
 
@@ -105,18 +104,18 @@ def test_several_mentions_of_one_text_are_several_requests() -> None:
 def test_spans_that_hold_no_mention_are_named(spans, message) -> None:
     """Beyond the text, empty, reversed, blank or no numbers."""
     with pytest.raises(TaskInputError, match=message):
-        linking_requests(TEXT, spans)
+        mentions_of(TEXT, spans)
 
 
 def test_a_dialogue_is_one_turn_a_line() -> None:
     """Blank lines are no turns."""
-    assert dialogue_request("Hi. \n\n  Where is Ulm?\n") == DialogueRequest(("Hi.", "Where is Ulm?"))
+    assert dialogue_of("Hi. \n\n  Where is Ulm?\n") == Dialogue(("Hi.", "Where is Ulm?"))
     with pytest.raises(TaskInputError, match="no turn with text"):
-        dialogue_request(" \n ")
+        dialogue_of(" \n ")
 
 
 def test_messages_show_the_beginning_of_a_long_text() -> None:
     """A megabyte in a message helps nobody."""
     with pytest.raises(TaskInputError) as caught:
-        slot_request("x" * (1 << 20))
+        slot_of("x" * (1 << 20))
     assert len(str(caught.value)) < 300

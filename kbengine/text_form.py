@@ -1,36 +1,35 @@
-"""From text to requests: marked mentions, `subject [SEP] relation`, one turn a line, and spans of a longer text."""
+"""The text form of what can be asked, as in KILT's `input`: slots with a separator, marked mentions, a turn a line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from adapters.errors import TaskInputError
-from adapters.tasks.requests import DialogueRequest, LinkingRequest, QuestionRequest, SlotRequest, TaskRequest
-from adapters.tasks.task import END_MENTION, SEPARATOR, START_MENTION, Task
-from kbengine.corpus.span import Span
+from kbengine.errors import TaskInputError
+from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Dialogue, Mention, Question, Slot, Task, TaskInput
+from kbengine.span import Span
 
 _SHOWN_CHARS = 120
 
 
-def request_of(task: Task, text: str) -> TaskRequest:
-    """Return the request that `text` is for the task, as in KILT's `input`.
+def input_of(task: Task, text: str) -> TaskInput:
+    """Return what `text` asks for the task, as in KILT's `input`.
 
     Raises:
         TaskInputError: the text has not the task's form.
     """
     match task:
         case "question":
-            return QuestionRequest(text)
+            return Question(text)
         case "slot-filling":
-            return slot_request(text)
+            return slot_of(text)
         case "entity-linking":
-            return marked_request(text)
+            return mention_of(text)
         case "dialogue":
-            return dialogue_request(text)
+            return dialogue_of(text)
 
 
-def slot_request(text: str) -> SlotRequest:
-    """Return the request of "subject [SEP] relation"; the relation may be a Wikidata id.
+def slot_of(text: str) -> Slot:
+    """Return what is asked by "subject [SEP] relation"; the relation may be a Wikidata id.
 
     Raises:
         TaskInputError: there is not exactly one separator with text on both sides.
@@ -40,11 +39,11 @@ def slot_request(text: str) -> SlotRequest:
         raise TaskInputError(
             f"slot filling got {_shown(text)}, wanted 'subject {SEPARATOR} relation' with both sides and one separator"
         )
-    return SlotRequest(subject, relation)
+    return Slot(subject, relation)
 
 
-def marked_request(text: str) -> LinkingRequest:
-    """Return the request of a text with one mention marked `[START_ENT] mention [END_ENT]`; its text has no marks.
+def mention_of(text: str) -> Mention:
+    """Return what is asked by a text with one mention marked `[START_ENT] mention [END_ENT]`; its text has no marks.
 
     Raises:
         TaskInputError: no mark, an unclosed or empty one, or more than one.
@@ -62,11 +61,11 @@ def marked_request(text: str) -> LinkingRequest:
     mention = mention.strip()
     if not mention:
         raise TaskInputError(f"the mention between {START_MENTION} and {END_MENTION} is empty; mark at least one word")
-    return LinkingRequest(left + mention + right, Span(len(left), len(left) + len(mention)))
+    return Mention.from_parts(left, mention, right)
 
 
-def linking_requests(text: str, spans: Iterable[Span | tuple[int, int]]) -> list[LinkingRequest]:
-    """Return one request for each mention of the text, in the order given; mentions may overlap.
+def mentions_of(text: str, spans: Iterable[Span | tuple[int, int]]) -> list[Mention]:
+    """Return each mention of the text as asked for, in the order given; they may overlap.
 
     Args:
         text: the text they stand in.
@@ -75,16 +74,16 @@ def linking_requests(text: str, spans: Iterable[Span | tuple[int, int]]) -> list
     Raises:
         TaskInputError: no span, or one that is empty, blank, reversed or not within the text.
     """
-    wanted = [span if isinstance(span, Span) else Span(*_pair(span)) for span in spans]
-    if not wanted:
+    mentions = [Mention(text, span) for span in spans]
+    if not mentions:
         raise TaskInputError("no span was given; give the character offsets of at least one mention, like (10, 17)")
-    for span in wanted:
-        check_span(text, span)
-    return [LinkingRequest(text, span) for span in wanted]
+    for mention in mentions:
+        check_span(text, mention.place)
+    return mentions
 
 
-def dialogue_request(text: str) -> DialogueRequest:
-    """Return the request of a conversation, one turn a line, the newest last; blank lines are left out.
+def dialogue_of(text: str) -> Dialogue:
+    """Return what is asked by a conversation, one turn a line, the newest last; blank lines are left out.
 
     Raises:
         TaskInputError: no line has any text.
@@ -92,7 +91,7 @@ def dialogue_request(text: str) -> DialogueRequest:
     turns = tuple(turn.strip() for turn in text.split("\n") if turn.strip())
     if not turns:
         raise TaskInputError("the dialogue has no turn with text, wanted one turn a line, the newest last")
-    return DialogueRequest(turns)
+    return Dialogue(turns)
 
 
 def check_span(text: str, span: Span) -> None:
@@ -120,8 +119,18 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…")
 
 
-def _pair(span: object) -> tuple[int, int]:
-    if isinstance(span, tuple | list) and len(span) == 2:
-        start, end = span
-        return start, end
-    raise TaskInputError(f"a span is {span!r}, wanted two offsets, start and end")
+def text_of(asked: TaskInput) -> str:
+    """Return the text form of what is asked; `input_of` of its task asks the same again.
+
+    >>> text_of(Slot("Ulm", "country"))
+    'Ulm [SEP] country'
+    """
+    match asked:
+        case Question(text):
+            return text
+        case Slot(subject, relation):
+            return f"{subject} {SEPARATOR} {relation}"
+        case Mention():
+            return f"{asked.left}{START_MENTION} {asked.name} {END_MENTION}{asked.right}"
+        case Dialogue(turns):
+            return "\n".join(turns)

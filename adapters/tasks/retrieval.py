@@ -1,0 +1,90 @@
+"""Retrieving distinct answers: the places of several phrases may all say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from adapters.tasks.confidence import Confidence, features_of
+from adapters.tasks.grouping import Group, answer_key, groups_of, searched_unit
+from adapters.tasks.other_than_subject import impossible_object
+from kbengine.inputs import TaskInput
+from kbengine.search.query import Query, SearchOptions, Unit
+
+if TYPE_CHECKING:
+    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.search.results import Hit, SearchResult
+
+GROUNDING_PASSAGES = 5
+"""Passages shown of a document that is an answer."""
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """The distinct answers to one query, best first, at least the k wanted where there are so many.
+
+    Attributes:
+        query: What was searched.
+        groups: The answers.
+        round_ends: How many answers there were at the end of each round of the search.
+        result: The places they were found in.
+    """
+
+    query: Query
+    groups: tuple[Group, ...]
+    round_ends: tuple[int, ...]
+    result: SearchResult
+
+    def probabilities(self, confidence: Confidence) -> list[float]:
+        """Return how likely each answer is right; those of the first round whatever a further round found."""
+        found: list[float] = []
+        for end in self.round_ends:
+            features = features_of(self.query, self.query.unit, self.groups[:end])
+            found += confidence.probabilities(features)[len(found) :]
+        return [min(found[: i + 1]) for i in range(len(found))]
+
+
+def retrieve(
+    knowledge_base: KnowledgeBase, asked: Sequence[TaskInput], queries: Sequence[Query], options: SearchOptions
+) -> list[Retrieved]:
+    """Return the distinct answers to each query, in order; each is what the query would get alone.
+
+    Answers are of the query's own unit. The subject of a slot is none where it cannot be. Timings are those of the
+    whole call.
+
+    Args:
+        knowledge_base: what is searched.
+        asked: what each query is made from.
+        queries: with the weights and units in force.
+        options: how many answers, and what `KnowledgeBase.search` takes; unit, weights and strategy are the queries'.
+
+    Raises:
+        QueryError: a query is empty or too long; its place is that in `queries`.
+    """
+    impossible = [
+        impossible_object(each) if query.unit == "phrase" else "" for each, query in zip(asked, queries, strict=True)
+    ]
+
+    def key_of(place: int, hit: Hit) -> str | None:
+        key = answer_key(queries[place].unit, hit)
+        return None if key == impossible[place] else key
+
+    results = knowledge_base.search(
+        [replace(query, unit=searched_unit(query.unit)) for query in queries],
+        replace(options, unit=None, weights=None, strategy=None, explain=True),
+        key_of=key_of,
+    )
+    return [_retrieved(*each) for each in zip(queries, results, strict=True)]
+
+
+def shown_hits(unit: Unit, group: Group) -> tuple[Hit, ...]:
+    """Return the places of an answer that are shown as its evidence: all of a phrase's, the best of a document's."""
+    return group.hits[:GROUNDING_PASSAGES] if unit == "document" else group.hits
+
+
+def _retrieved(query: Query, result: SearchResult) -> Retrieved:
+    groups = tuple(groups_of(query.unit, result.hits))
+    # No answer has places of two rounds, so each round's answers end where those of its hits do.
+    ends = tuple(sum(group.hits[0].rank <= end for group in groups) for end in result.round_ends)
+    return Retrieved(query, groups, ends, result)
