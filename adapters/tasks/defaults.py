@@ -11,7 +11,7 @@ PHRASE_TASKS: tuple[Task, ...] = ("question", "slot-filling")
 """Tasks whose answers are right when they equal a gold answer; others when they are a gold page."""
 
 # One set of weights per task, chosen by macro score on development sets (docs/decisions/0009-fusion-weights.md).
-# Beside BM25 sparse vectors help questions alone a little; mentions and dialogues they lead astray (benchmarks/results/sparse.md).
+# Beside BM25 sparse vectors help questions a little and mislead mentions (benchmarks/results/sparse.md).
 TASK_WEIGHTS: Mapping[Task, Weights] = {
     "question": Weights(),
     "slot-filling": Weights(phrase=1.0, passage=10.0, lexical=3.0, sparse=0.0),

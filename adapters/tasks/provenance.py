@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-from kbengine.corpus.span import Span
-
 from kbengine.search.results import Hit
+from kbengine.span import Span
 
 
 @dataclass(frozen=True, slots=True)
