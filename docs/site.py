@@ -171,29 +171,39 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def errors() -> str:
-    """Return every code with its meaning, the exit status of the command line and the status of the API."""
+    """Return every code with its meaning, the exit status of the command line, the status of the API, and its class."""
     import adapters.errors
     import kbengine.errors
     import web.errors
     from web.problems import catalogue
 
-    exits = {
-        each.code: each.exit_code
+    classes = {
+        each.code: each
         for module in (kbengine.errors, adapters.errors, web.errors)
         for each in vars(module).values()
         if isinstance(each, type) and issubclass(each, kbengine.errors.KBError)
     }
-    rows = [
-        f"| `{code}` | {exits.get(code, '')} | {entry['status']} | {entry['title']} |"
-        for code, entry in sorted(catalogue().items())
-    ]
-    return "\n".join(["| code | exit | HTTP | meaning |", "| --- | --- | --- | --- |", *rows])
+    rows = []
+    for code, entry in sorted(catalogue().items()):
+        known = classes.get(code)
+        shown = ("", "") if known is None else (known.exit_code, f"`{known.__name__}`")
+        rows.append(f"| `{code}` | {shown[0]} | {entry['status']} | {shown[1]} | {entry['title']} |")
+    return "\n".join(["| code | exit | HTTP | Python | meaning |", "| --- | --- | --- | --- | --- |", *rows])
+
+
+def python() -> str:
+    """Return a line for each public name, from which mkdocstrings makes its reference."""
+    import kbengine
+
+    public = [getattr(kbengine, name) for name in kbengine.__all__]
+    return "\n\n".join(f"::: {each.__module__}.{each.__qualname__}" for each in public if isinstance(each, type))
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {
     "command-line": command_line,
     "operations": operations,
     "errors": errors,
+    "python": python,
 }
 
 
