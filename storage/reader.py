@@ -200,6 +200,7 @@ class KBReader(RecordReader):
             version = self._data_version()
             if self._seen is None or self._seen[0] != version:
                 self._seen = (version, self._newest(None if self._seen is None else self._seen[1]))
+                self._restrictions = Restrictions(self._seen[1])
             return self._seen[1]
 
     def _data_version(self) -> int:

@@ -14,27 +14,25 @@ _MAX_KEPT = 8
 
 
 class Restrictions:
-    """The restricted snapshots that were asked for last; safe to share between threads."""
+    """The restrictions of one snapshot that were asked for last; safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self._snapshot = snapshot
         self._lock = threading.Lock()
-        self._of: Snapshot | None = None
         self._kept: OrderedDict[str, Snapshot] = OrderedDict()
 
     def get(self, snapshot: Snapshot, where: str) -> Snapshot | None:
         """Return the snapshot restricted by the filter if it was kept."""
         with self._lock:
-            if self._of is not snapshot or where not in self._kept:
+            if snapshot is not self._snapshot or where not in self._kept:
                 return None
             self._kept.move_to_end(where)
             return self._kept[where]
 
     def keep(self, snapshot: Snapshot, where: str, restricted: Snapshot) -> None:
-        """Keep a restricted snapshot; those of another snapshot are forgotten."""
+        """Keep a restricted snapshot, unless it is of another snapshot than these."""
         with self._lock:
-            if self._of is not snapshot:
-                self._of = snapshot
-                self._kept.clear()
-            self._kept[where] = restricted
-            while len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
+            if snapshot is self._snapshot:
+                self._kept[where] = restricted
+                while len(self._kept) > _MAX_KEPT:
+                    self._kept.popitem(last=False)
