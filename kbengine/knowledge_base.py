@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from kbengine.build.filtering import FilterOptions
 from kbengine.build.identity import check_encoder
-from kbengine.corpus.document import CorpusDocument, CorpusPassage
+from kbengine.corpus.document import CorpusDocument
+from kbengine.corpus.plain import parse_plain
 from kbengine.encoders.agreement import agreeing_encoder
-from kbengine.errors import EncoderMismatchError, InvalidOptionError
+from kbengine.errors import EncoderMismatchError
 from kbengine.search.query import Query, SearchOptions
 from storage.alias_records import NewAlias
 
@@ -226,6 +227,7 @@ class KnowledgeBase:
             op_id: names the operation: asking again with the same name changes nothing and gives the same commit.
 
         Raises:
+            CorpusError: a mapping is no such document, or its text is blank.
             DuplicateDocumentError: an id comes twice, or exists and `replace` is off.
             StorageFullError: no space; nothing was changed.
             LockedError: another process is writing.
@@ -236,7 +238,7 @@ class KnowledgeBase:
         self._reader.snapshot()
         settings = self._reader.settings  # as they are now: a reindexing may have changed them
         encoder = agreeing_encoder(self.encoder, settings.sparse_model, self.path)
-        plain = [_as_document(document) for document in documents]
+        plain = [each if isinstance(each, CorpusDocument) else parse_plain(each) for each in documents]
         filter_options = FilterOptions.from_json(settings.filter)
         chunk = DocumentEncoder(encoder, filter_options).encode(plain, threshold=stored_threshold(settings))
         with self._write_lock:
@@ -393,35 +395,3 @@ class KnowledgeBase:
 
 def _as_query(query: str | Query) -> Query:
     return query if isinstance(query, Query) else Query.question(query)
-
-
-def _as_document(document: CorpusDocument | Mapping[str, Any]) -> CorpusDocument:
-    """Return the document, made from a mapping if it is one."""
-    if isinstance(document, CorpusDocument):
-        return document
-    unknown = set(document) - {"id", "title", "text", "url", "meta", "aliases"}
-    missing = {"id", "title", "text"} - set(document)
-    if unknown or missing:
-        raise InvalidOptionError(
-            f"a document has keys {sorted(document)}, wanted 'id', 'title', 'text' and optionally 'url', 'meta' "
-            "and 'aliases'"
-        )
-    text = document["text"]
-    paragraphs = [part for part in text.split("\n\n") if part.strip()] if isinstance(text, str) else list(text)
-    passages = tuple(
-        CorpusPassage(ordinal=i, text=paragraph) for i, paragraph in enumerate(paragraphs, start=1) if paragraph.strip()
-    )
-    return replace(
-        CorpusDocument(doc_id=str(document["id"]), title=document["title"], url=None, meta={}, passages=passages),
-        url=document.get("url"),
-        meta=dict(document.get("meta", {})),
-        aliases=tuple(NewAlias(alias, "document") for alias in _alias_texts(document.get("aliases"))),
-    )
-
-
-def _alias_texts(aliases: Any) -> list[str]:
-    if aliases is None:
-        return []
-    if isinstance(aliases, str) or not all(isinstance(alias, str) for alias in aliases):
-        raise InvalidOptionError(f"'aliases' is {aliases!r}, wanted a list of names")
-    return list(dict.fromkeys(aliases))

@@ -13,7 +13,7 @@ from kbengine.corpus.folder import is_text_name
 from kbengine.corpus.jsonl import parse_object
 from kbengine.errors import CorpusError, EmptyCorpusError
 
-CorpusFormat: TypeAlias = Literal["kilt", "densephrases", "dpr", "beir", "kbengine", "folder"]
+CorpusFormat: TypeAlias = Literal["kilt", "densephrases", "dpr", "beir", "kbengine", "plain", "folder"]
 FORMATS: Final[tuple[CorpusFormat, ...]] = get_args(CorpusFormat)
 
 _HEAD_BYTES: Final = 1 << 22
@@ -66,6 +66,8 @@ def _record_format(record: Mapping[str, object]) -> CorpusFormat | None:
         return "kilt"
     if "_id" in record and "text" in record:
         return "beir"
+    if "id" in record and "title" in record and "text" in record:
+        return "plain"
     return "densephrases" if "data" in record else None
 
 
@@ -85,6 +87,6 @@ def _seen(head: bytes) -> str:
 def _wanted() -> str:
     return (
         "wanted 'wikipedia_title' (kilt), 'data' (densephrases), '_id' and 'text' (beir), 'doc_id' and 'passages' "
-        "(kbengine), a header of id, text, title (dpr), or a .txt, .md or .html file; if it is one of these, name "
-        "it with --format"
+        "(kbengine), 'id', 'title' and 'text' (plain), a header of id, text, title (dpr), or a .txt, .md or .html "
+        "file; if it is one of these, name it with --format"
     )

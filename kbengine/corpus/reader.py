@@ -20,6 +20,7 @@ from kbengine.corpus.exported import parse_exported
 from kbengine.corpus.folder import FolderListing, folder_records, list_folder
 from kbengine.corpus.jsonl import jsonl_records
 from kbengine.corpus.kilt import parse_kilt
+from kbengine.corpus.plain import parse_plain
 from kbengine.corpus.report import MAX_BAD_KEPT, BadRecord, CorpusReport
 from kbengine.corpus.seen import SeenIds
 from kbengine.errors import CorpusError, EmptyCorpusError, InvalidOptionError
@@ -48,6 +49,9 @@ def read_corpus(
         change: Makes of each document the one that is delivered; what it refuses is a bad record.
     """
     return CorpusReading(paths, format=format, skip_bad=skip_bad, start=start, anchors=anchors, change=change)
+
+
+_PARSERS: Final = {"beir": parse_beir, "kbengine": parse_exported, "plain": parse_plain}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +273,10 @@ def _records(source: _Source, anchors: bool) -> Iterator[Record]:
             yield from dpr_records(file)
         elif source.format == "densephrases":
             yield from densephrases_records(file)
-        elif source.format == "beir":
-            yield from jsonl_records(file, parse_beir)
-        elif source.format == "kbengine":
-            yield from jsonl_records(file, parse_exported)
         else:
-            yield from jsonl_records(file, functools.partial(parse_kilt, anchors=anchors))
+            yield from jsonl_records(
+                file, _PARSERS.get(source.format) or functools.partial(parse_kilt, anchors=anchors)
+            )
 
 
 def _source(path: Path, format: str | None) -> _Source:

@@ -12,7 +12,7 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
-FORMAT_NAMES = ("kilt", "densephrases", "dpr", "beir", "kbengine", "folder")
+FORMAT_NAMES = ("kilt", "densephrases", "dpr", "beir", "kbengine", "plain", "folder")
 
 
 def option(names: str, kind: Any, text: str, **settings: Any) -> Callable[[F], F]:

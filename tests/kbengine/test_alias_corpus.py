@@ -11,7 +11,7 @@ from kbengine.build.alias_import import import_aliases
 from kbengine.build.builder import CorpusOptions, add_corpus, build, describe
 from kbengine.build.filtering import FilterOptions
 from kbengine.corpus.kilt import parse_kilt
-from kbengine.errors import CorpusError, InvalidOptionError, UnknownDocumentError
+from kbengine.errors import CorpusError, UnknownDocumentError
 from kbengine.knowledge_base import KnowledgeBase
 from storage.alias_records import NewAlias, NewLink
 from storage.reader import KBReader
@@ -299,5 +299,5 @@ def test_the_python_api_lists_adds_deletes_and_looks_up(kb):
         assert [each.alias for each in knowledge_base.aliases(source="manual", prefix="RH")] == ["Rhein"]
         with pytest.raises(UnknownDocumentError):
             knowledge_base.add_aliases("nobody", ["x"])
-        with pytest.raises(InvalidOptionError, match="list of names"):
+        with pytest.raises(CorpusError, match="list of names"):
             knowledge_base.add([{"id": "x", "title": "X", "text": "x", "aliases": "Iteru"}])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbengine.corpus import CorpusDocument, CorpusPassage, read_corpus
+from kbengine.corpus.plain import parse_plain
 from kbengine.errors import CorpusError
 
 ULM = {
@@ -343,3 +344,38 @@ def test_very_long_paragraph_is_split_with_exact_offsets(tmp_path: Path) -> None
         assert text[passage.char_offset : passage.char_offset + len(passage.text)] == passage.text
     assert "".join(passage.text for passage in document.passages) == text
     assert document.passages[0].text.endswith("word ")
+
+
+def plain(**keys: object) -> CorpusDocument:
+    """The document of an object with these keys besides id, title and text."""
+    return parse_plain({"id": "a", "title": "T", "text": "One.\n\n \nTwo\nlines.", **keys})
+
+
+def test_plain_objects_are_the_same_at_every_door() -> None:
+    """Text is split at blank lines or comes as paragraphs; a whole number is an id."""
+    document = plain(url="https://x/", meta={"n": 1}, aliases=["A", "A", "B"], id=7)
+    assert (document.doc_id, document.url, document.meta) == ("7", "https://x/", {"n": 1})
+    assert [(each.ordinal, each.text) for each in document.passages] == [(1, "One."), (2, "Two\nlines.")]
+    assert [each.alias for each in document.aliases] == ["A", "B"]
+    listed = plain(text=["One.\n\nTwo.", " ", "Three."])
+    assert [(each.ordinal, each.text) for each in listed.passages] == [(1, "One.\n\nTwo."), (3, "Three.")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"text": " \n"}, "'text' is blank, wanted some text"),
+        ({"text": ["", " "]}, "'text' is blank, wanted some text"),
+        ({"text": None}, "'text' is null, wanted a string"),
+        ({"text": [1]}, r"'text'\[0\] is an int, wanted a paragraph"),
+        ({"title": 3}, "'title' is an int, wanted a string"),
+        ({"lang": "de"}, "has 'lang', wanted only 'id', 'title', 'text', .* under 'meta'"),
+        ({"aliases": "A"}, "'aliases' is 'A', wanted a list of names"),
+        ({"aliases": [" "]}, "alias"),
+        ({"meta": [1]}, "'meta' is a list, wanted an object"),
+    ],
+)
+def test_plain_objects_that_are_no_documents_are_refused(keys: dict[str, object], message: str) -> None:
+    """With what was seen and what is wanted."""
+    with pytest.raises(CorpusError, match=message):
+        plain(**keys)

@@ -40,6 +40,7 @@ CONTENT: dict[CorpusFormat, str] = {
         + "\n"
         for i in range(5)
     ),
+    "plain": "".join(json.dumps({"id": f"p{i}", "title": f"T{i}", "text": "Some text."}) + "\n" for i in range(5)),
     "folder": "# Ulm\n\nA city.\n",
 }
 

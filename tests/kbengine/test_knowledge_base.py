@@ -270,7 +270,7 @@ def test_a_directory_that_is_no_knowledge_base_is_refused(encoder, tmp_path):
 
 def test_a_document_with_unknown_keys_is_refused(kb_path, encoder):
     """A misspelt key would otherwise be lost."""
-    with KnowledgeBase.open(kb_path, encoder) as knowledge_base, pytest.raises(InvalidOptionError, match="'title'"):
+    with KnowledgeBase.open(kb_path, encoder) as knowledge_base, pytest.raises(CorpusError, match="'title'"):
         knowledge_base.add([{"id": "a", "name": "A", "text": "b"}])
 
 
