@@ -11,6 +11,15 @@ State = Literal["ok", "note", "bad"]
 
 PACKAGES = ("kbengine", "adapters", "storage", "web")
 LIBRARIES = ("torch", "transformers", "faiss-cpu", "numpy", "sqlalchemy", "pysqlite3", "tokenizers", "safetensors")
+OPTIONAL = {
+    "scikit-learn": "calibrate",
+    "matplotlib": "plots",
+    "h5py": "densephrases dump",
+    "blosc": "densephrases dump",
+    "bm25s": "hard negatives",
+    "accelerate": "training in several processes",
+    "tensorboard": "train --tensorboard",
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,7 @@ def diagnose() -> list[Finding]:
         Finding("python", "ok", platform.python_version()),
         *_names(),
         *_libraries(),
+        _optional(),
         _sqlite(),
         _processor(),
         _encoder(),
@@ -54,6 +64,13 @@ def _libraries() -> list[Finding]:
         except importlib.metadata.PackageNotFoundError:
             findings.append(Finding(name, "bad", f"not installed; run: pip install {name}"))
     return findings
+
+
+def _optional() -> Finding:
+    """Name the optional packages that are missing and what wants them; nothing else needs them."""
+    missing = [name for name in OPTIONAL if not any(importlib.metadata.distributions(name=name))]
+    found = ", ".join(f"{name} ({OPTIONAL[name]})" for name in missing)
+    return Finding("optional packages", "note" if missing else "ok", f"without {found}" if missing else "all")
 
 
 def _sqlite() -> Finding:

@@ -34,6 +34,15 @@ def test_hadolint_finds_nothing():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_pytorch_is_the_build_for_processors_unless_asked_otherwise():
+    """The index is an argument of the build; the pinned version without a local part lets its builds in."""
+    text = DOCKERFILE.read_text()
+
+    assert "ARG PYTORCH_INDEX=https://download.pytorch.org/whl/cpu\n" in text
+    assert '--extra-index-url "$PYTORCH_INDEX" --constraint constraints.txt .' in text
+    assert re.search(r"^torch==[\d.]+$", (ROOT / "constraints.txt").read_text(), re.M)
+
+
 def test_it_serves_as_a_user_without_rights(instructions):
     """Not root, and what comes after does not change that."""
     names = [name for name, _ in instructions]
