@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -269,16 +269,48 @@ def stored_threshold(settings: KBSettings) -> float | None:
 def _writer_for_build(
     corpus: CorpusOptions, path: Path, encoder: Encoder, filter_options: FilterOptions, ann: Mapping[str, str | int]
 ) -> KBWriter:
-    """Return a writer on a new directory, or on an interrupted build that this one can go on with."""
-    from storage.writer import KBWriter
-
-    request = _request(corpus, filter_options)
     kind = AnnOptions(**dict(ann)).index_kind  # type: ignore[arg-type]  # checked there
     if kind.needs_quantiser:
         kind.groups(encoder.d)
+
+    def read_first() -> None:
+        next(iter(read_corpus(corpus.paths, format=corpus.format, skip_bad=corpus.skip_bad)))
+
+    request = _request(corpus, filter_options)
+    return build_writer(path, encoder, filter_options, request=request, before=read_first, ann=ann)
+
+
+def build_writer(
+    path: Path,
+    encoder: Encoder,
+    filter_options: FilterOptions,
+    *,
+    request: dict[str, Any],
+    before: Callable[[], None],
+    ann: Mapping[str, str | int] | None = None,
+    what: str = "build",
+) -> KBWriter:
+    """Return a writer on a new directory, or on an interrupted build that this one can go on with.
+
+    Args:
+        path: the directory.
+        encoder: whose vectors are stored.
+        filter_options: which tokens are.
+        request: what else identifies the build: resuming it with another one would mix two.
+        before: called before a directory is made: what cannot be read leaves nothing behind.
+        ann: options of the approximate search.
+        what: what errors call it.
+
+    Raises:
+        KnowledgeBaseExistsError: the directory holds a complete knowledge base.
+        EncoderMismatchError: the interrupted build was begun with another encoder.
+        InvalidOptionError: it was begun with another request or index.
+    """
+    from storage.writer import KBWriter
+
+    ann = dict(ann or {})
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        # The first document is read before the directory is made: a corpus that cannot be read leaves nothing behind.
-        next(corpus.read())
+        before()
         settings = KBSettings(
             encoder_name=encoder.name,
             encoder_fingerprint=encoder.fingerprint,
@@ -286,7 +318,7 @@ def _writer_for_build(
             passage_fingerprint=encoder.passage_fingerprint,
             d=encoder.d,
             filter=filter_options.to_json(),
-            ann=dict(ann),
+            ann=ann,
             kbengine_version=__version__,
             build={"state": "building", "position": {"request": request}},
         )
@@ -300,17 +332,17 @@ def _writer_for_build(
         )
     elif writer.settings.encoder_fingerprint != encoder.fingerprint:
         problem = EncoderMismatchError(
-            f"the interrupted build in {path} was begun with encoder {writer.settings.encoder_name!r}, now it is "
+            f"the interrupted {what} in {path} was begun with encoder {writer.settings.encoder_name!r}, now it is "
             f"{encoder.name!r}; resume with the first, or remove the directory"
         )
     elif begun != request:
         problem = InvalidOptionError(
-            f"the interrupted build in {path} was begun with {begun}, now it is {request}; "
+            f"the interrupted {what} in {path} was begun with {begun}, now it is {request}; "
             "resume with the same, or remove the directory"
         )
-    elif dict(writer.settings.ann) != dict(ann):
+    elif dict(writer.settings.ann) != ann:
         problem = InvalidOptionError(
-            f"the interrupted build in {path} was begun with index {dict(writer.settings.ann)}, now it is {dict(ann)}; "
+            f"the interrupted {what} in {path} was begun with index {dict(writer.settings.ann)}, now it is {ann}; "
             "resume with the same and change it afterwards ('kbengine reindex'), or remove the directory"
         )
     if problem is not None:

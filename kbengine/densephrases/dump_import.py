@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbengine import __version__
+from kbengine.build.builder import build_writer
 from kbengine.build.document_encoder import CHUNK_PASSAGES, Background
 from kbengine.build.filtering import FilterOptions
 from kbengine.densephrases.document import DumpDocument, DumpPassage, TokenCounts, dump_passages
@@ -20,16 +20,13 @@ from kbengine.errors import (
     CorpusError,
     EncoderMismatchError,
     InvalidOptionError,
-    KnowledgeBaseExistsError,
 )
 from kbengine.progress import NoProgress, ProgressSink
 from storage.records import NewDocument, NewPassage
-from storage.settings import KBSettings
 
 if TYPE_CHECKING:
     from kbengine.densephrases.phrase_index import IndexFiles
     from kbengine.encoders.encoder import Encoder
-    from storage.writer import KBWriter
 
 MIN_COSINE = 0.5
 """Between a stored vector and the encoder's own: 0.9 and more when they belong together, about 0 when not."""
@@ -128,7 +125,19 @@ def import_dump(
     began = time.perf_counter()
     report = DumpImport()
     reading = _Reading(source)
-    writer = _writer(reading, source, path, encoder, FilterOptions(threshold=filter_threshold), report)
+    filter_options = FilterOptions(threshold=filter_threshold)
+
+    def check() -> None:
+        report.cosine = check_encoder(_first_documents(reading), encoder)
+
+    writer = build_writer(
+        path,
+        encoder.without_sparse(),
+        filter_options,
+        request={**source.to_json(), "filter": filter_options.to_json()},
+        before=check,
+        what="import",
+    )
     background = Background()
     with writer:
         start = writer.settings.build_position.get("dump")
@@ -216,56 +225,6 @@ def _new_document(document: DumpDocument, passages: list[DumpPassage], encoder: 
             for passage in passages
         ),
     )
-
-
-def _writer(
-    reading: _Reading,
-    source: DumpSource,
-    path: Path,
-    encoder: Encoder,
-    filter_options: FilterOptions,
-    report: DumpImport,
-) -> KBWriter:
-    """Return a writer on a new directory, or on an interrupted import that this one can go on with."""
-    from storage.writer import KBWriter
-
-    request = {**source.to_json(), "filter": filter_options.to_json()}
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        # Before the directory is made: a dump that cannot be read, or of another encoder, leaves nothing behind.
-        report.cosine = check_encoder(_first_documents(reading), encoder)
-        settings = KBSettings(
-            encoder_name=encoder.name,
-            encoder_fingerprint=encoder.fingerprint,
-            passage_fingerprint=encoder.passage_fingerprint,
-            d=encoder.d,
-            filter=filter_options.to_json(),
-            kbengine_version=__version__,
-            build={"state": "building", "position": {"request": request}},
-        )
-        return KBWriter.create(path, settings)
-    writer = KBWriter.open(path)
-    problem = _cannot_resume(writer.settings, request, encoder, path)
-    if problem is not None:
-        writer.close()
-        raise problem
-    return writer
-
-
-def _cannot_resume(settings: KBSettings, request: Mapping[str, Any], encoder: Encoder, path: Path) -> Exception | None:
-    if settings.build_state != "building":
-        return KnowledgeBaseExistsError(f"{path} holds a complete knowledge base; choose another --kb")
-    begun = settings.build_position.get("request")
-    if begun != request:
-        return InvalidOptionError(
-            f"the interrupted import in {path} was begun with {begun}, now it is {request}; resume with the same, or "
-            "remove the directory"
-        )
-    if settings.encoder_fingerprint != encoder.fingerprint:
-        return EncoderMismatchError(
-            f"the interrupted import in {path} was begun with encoder {settings.encoder_name!r}, now it is "
-            f"{encoder.name!r}; resume with the first, or remove the directory"
-        )
-    return None
 
 
 def _first_documents(reading: _Reading) -> list[DumpDocument]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from kbengine.errors import EncoderError, UsageError
+from kbengine.span import Span
 
 _CLS, _SEP, _PAD = "[CLS]", "[SEP]", "[PAD]"
 
@@ -29,6 +30,13 @@ class TextTokens:
     ids: NDArray[np.int32]
     starts: NDArray[np.int32]
     ends: NDArray[np.int32]
+
+
+def token_span(tokens: TextTokens, span: Span) -> tuple[int, int] | None:
+    """Return the first and the last token (inclusive) that share a character with the span, None when none does."""
+    first = int(np.searchsorted(tokens.ends, span.start, side="right"))
+    last = int(np.searchsorted(tokens.starts, span.end, side="left")) - 1
+    return (first, last) if first <= last else None
 
 
 class TextTokenizer:

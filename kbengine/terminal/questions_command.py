@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import PATH, device_option, format_option, json_option, option, skip_bad_option
-
-if TYPE_CHECKING:
-    from kbengine.learning.questions.generate import InputFormat
-
-KIND_NAMES = ("question", "slot", "relation", "mention", "link")
 
 
 class Weights(click.ParamType[dict[str, float]]):
@@ -80,22 +75,7 @@ def questions(
         click.echo(f"skipped: {bad.file}, record {bad.line}: {bad.reason}", err=True)
 
 
-def _options(
-    *,
-    generator: str,
-    reader: Path | None,
-    per_document: int,
-    per_passage: int,
-    exclude_pages: Path | None,
-    mix: dict[str, float] | None,
-    seed: int,
-    language: str,
-    input_format: InputFormat,
-    prefix: str | None,
-    beams: int,
-    batch_size: int,
-    device: str,
-) -> Any:
+def _options(*, generator: str, reader: Path | None, exclude_pages: Path | None, device: str, **of: Any) -> Any:
     """Return the QuestionsOptions of the command's options."""
     from kbengine.corpus.page_list import read_page_list
     from kbengine.learning.questions.answers import AnswerOptions
@@ -104,7 +84,8 @@ def _options(
     from kbengine.learning.questions.generation import QuestionsOptions
 
     exclude = read_page_list(exclude_pages) if exclude_pages is not None else frozenset[str]()
-    answers = AnswerOptions(per_document, per_passage, seed, language, exclude=exclude)
-    cloze = ClozeOptions(answers) if mix is None else ClozeOptions(answers, mix=mix)
-    model = GenerateOptions(answers, input_format, prefix, batch_size=batch_size, beams=beams)
+    answers = AnswerOptions(of["per_document"], of["per_passage"], of["seed"], of["language"], exclude=exclude)
+    cloze = ClozeOptions(answers) if of["mix"] is None else ClozeOptions(answers, mix=of["mix"])
+    how = {name: of[name] for name in ("prefix", "batch_size", "beams")}
+    model = GenerateOptions(answers, of["input_format"], **how)
     return QuestionsOptions(generator, reader, device, cloze, model)

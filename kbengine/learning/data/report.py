@@ -53,15 +53,8 @@ class FileReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {
-            "file": self.file,
-            "format": self.format,
-            "rows": self.rows,
-            "examples": self.examples,
-            "unusable": dict(self.unusable.most_common()),
-            "notes": dict(self.notes.most_common()),
-            "rows_of": dict(self.rows_of),
-        }
+        counts = {name: dict(getattr(self, name).most_common()) for name in ("unusable", "notes")}
+        return {**vars(self), **counts}
 
     def _name(self, reason: str, row: str) -> None:
         named = self.rows_of.setdefault(reason, [])

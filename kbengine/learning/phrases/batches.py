@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.encoders.windows import Window
+from kbengine.learning.loop.batch import OnDevice
 from kbengine.learning.phrases.prepared import Gold, PreparedExample, PreparedPassage, PreparedSet, window_of
 
 Int64 = NDArray[np.int64]
@@ -20,23 +21,9 @@ Float32 = NDArray[np.float32]
 Teacher = tuple[NDArray[np.float16], NDArray[np.float16]]
 """Start and end logits of a cross-encoder for the tokens of one passage."""
 
-A = TypeVar("A", bound="_OnDevice")
-
-
-class _OnDevice:
-    """A dataclass of tensors that moves as a whole."""
-
-    def to(self: A, device: torch.device) -> A:
-        """Return the same on a device."""
-        moved = {}
-        for each in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
-            value = getattr(self, each.name)
-            moved[each.name] = value.to(device) if isinstance(value, Tensor | _OnDevice) else value
-        return type(self)(**moved)
-
 
 @dataclass(frozen=True)
-class Inputs(_OnDevice):
+class Inputs(OnDevice):
     """Padded token ids.
 
     Attributes:
@@ -53,7 +40,7 @@ class Inputs(_OnDevice):
 
 
 @dataclass(frozen=True)
-class PhraseBatch(_OnDevice):
+class PhraseBatch(OnDevice):
     """B examples.
 
     Attributes:

@@ -14,13 +14,12 @@ from kbengine.corpus.normalise import norm
 from kbengine.encoders.config import EncoderConfig
 from kbengine.encoders.encoder import PassageText
 from kbengine.encoders.query_input import query_ids
-from kbengine.encoders.tokenization import TextTokenizer, TextTokens
+from kbengine.encoders.tokenization import TextTokenizer, TextTokens, token_span
 from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import Window, windows
 from kbengine.errors import QueryError, TrainingDataError
 from kbengine.inputs import TaskInput
 from kbengine.learning.data.examples import TrainingExample
-from kbengine.learning.reading.training import token_span
 from kbengine.progress import NoProgress, ProgressSink
 
 Int32 = NDArray[np.int32]

@@ -92,15 +92,8 @@ class QuestionsReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as plain JSON values; `from_json` reads them."""
-        return {
-            "documents": self.documents,
-            "excluded_documents": self.excluded_documents,
-            "barren_documents": self.barren_documents,
-            "questions": self.questions,
-            "refused": self.refused,
-            "kinds": dict(sorted(self.kinds.items())),
-            "answer_kinds": dict(sorted(self.answer_kinds.items())),
-        }
+        kinds = {name: dict(sorted(getattr(self, name).items())) for name in ("kinds", "answer_kinds")}
+        return {**vars(self), **kinds}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> QuestionsReport:

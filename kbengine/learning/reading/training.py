@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kbengine.encoders.encoder import PassageText
-from kbengine.encoders.tokenization import TextTokens
+from kbengine.encoders.tokenization import TextTokens, token_span
 from kbengine.errors import TrainingDataError
 from kbengine.learning.data.examples import TrainingExample
+from kbengine.learning.loop.batch import OnDevice
 from kbengine.learning.loop.options import require, require_count
 from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Evaluation, LossTerms, Position, TrainingTask
@@ -65,7 +66,7 @@ class ReaderTrainingOptions:
 
 
 @dataclass(frozen=True)
-class ReaderBatch:
+class ReaderBatch(OnDevice):
     """What the model reads and should say.
 
     Attributes:
@@ -83,24 +84,6 @@ class ReaderBatch:
     is_candidate: Tensor
     is_start: Tensor
     is_end: Tensor
-
-    def to(self, device: torch.device) -> ReaderBatch:
-        """Return the same batch on a device."""
-        return ReaderBatch(
-            self.input_ids.to(device),
-            self.token_types.to(device),
-            None if self.is_token is None else self.is_token.to(device),
-            self.is_candidate.to(device),
-            self.is_start.to(device),
-            self.is_end.to(device),
-        )
-
-
-def token_span(tokens: TextTokens, span: Span) -> tuple[int, int] | None:
-    """Return the first and the last token (inclusive) that share a character with the span, None when none does."""
-    first = int(np.searchsorted(tokens.ends, span.start, side="right"))
-    last = int(np.searchsorted(tokens.starts, span.end, side="left")) - 1
-    return (first, last) if first <= last else None
 
 
 def marginal_loss(logits: Tensor, is_candidate: Tensor, is_right: Tensor) -> Tensor:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,13 +13,13 @@ from torch import Tensor
 from kbengine.encoders.config import EncoderConfig
 from kbengine.encoders.query_input import query_ids
 from kbengine.encoders.sparse.grams import gram_numbers
-from kbengine.encoders.tokenization import TextTokenizer, TextTokens
+from kbengine.encoders.tokenization import TextTokenizer, token_span
 from kbengine.encoders.truecasing import Truecaser, restored
 from kbengine.encoders.windows import windows
 from kbengine.errors import TrainingError
 from kbengine.learning.data.examples import TrainingExample
+from kbengine.learning.loop.batch import OnDevice
 from kbengine.learning.sparse.negatives import answers_it
-from kbengine.span import Span
 
 Int64 = NDArray[np.int64]
 
@@ -43,7 +42,7 @@ class TokenRow:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Inputs(OnDevice):
     """Padded inputs.
 
     Attributes:
@@ -60,7 +59,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class SparseBatch:
+class SparseBatch(OnDevice):
     """B examples.
 
     Attributes:
@@ -87,11 +86,6 @@ class SparseBatch:
     never: Tensor
     bonus: Tensor
 
-    def to(self, device: torch.device) -> Self:
-        """Return the batch on a device."""
-        moved: dict[str, Any] = {each.name: _moved(getattr(self, each.name), device) for each in fields(self)}
-        return type(self)(**moved)
-
 
 class Featurizer:
     """Turns texts into token rows and these into padded inputs; depends on its arguments alone."""
@@ -115,7 +109,7 @@ class Featurizer:
         """Return the gold passage: the window that has the first answer in it, or the first one."""
         tokens = self.tokenizer.tokens([example.passage])[0]
         title = self.tokenizer.ids([example.title])[0][: self.config.max_title_tokens]
-        spans = [found for span in example.answers if (found := _tokens_of(tokens, span)) is not None]
+        spans = [found for span in example.answers if (found := token_span(tokens, span)) is not None]
         room = self.config.max_passage_tokens - 3 - len(title)
         parts = windows(len(tokens.ids), room)
         part = parts[0]
@@ -206,15 +200,3 @@ def make_batch(
         never=torch.tensor([[answers_it(other, example) for example in examples] for other in examples]),
         bonus=torch.tensor(bonus, dtype=torch.float32),
     )
-
-
-def _tokens_of(tokens: TextTokens, span: Span) -> tuple[int, int] | None:
-    """Return the first and last token that lie on the characters, or None."""
-    on = np.flatnonzero((tokens.starts < span.end) & (tokens.ends > span.start))
-    return (int(on[0]), int(on[-1])) if len(on) else None
-
-
-def _moved(value: Tensor | Inputs | None, device: torch.device) -> Tensor | Inputs | None:
-    if isinstance(value, Inputs):
-        return Inputs(*(getattr(value, each.name).to(device) for each in fields(value)))
-    return None if value is None else value.to(device)

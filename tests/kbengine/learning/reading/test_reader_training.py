@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kbengine.encoders.tokenization import TextTokens
+from kbengine.encoders.tokenization import TextTokens, token_span
 from kbengine.errors import InvalidOptionError, TrainingDataError
 from kbengine.learning.loop.loop import train
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
@@ -23,7 +23,6 @@ from kbengine.learning.reading.training import (
     ReaderTask,
     ReaderTrainingOptions,
     marginal_loss,
-    token_span,
 )
 from kbengine.span import Span
 from tests.tiny_encoder import SENTENCES, tiny_tokenizer_json
