@@ -47,7 +47,7 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
     service = Service(
         settings=settings,
         engine=engine,
-        keys=key_file(engine.path, settings.key_file),
+        keys=key_file(engine.knowledge_base.path, settings.key_file),
         metrics=Metrics(engine),
         log=make_log(log_stream),
         cache=ResultCache(settings.cache_entries),

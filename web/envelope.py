@@ -11,20 +11,19 @@ from kbengine.corpus.sentences import covering_sentence, sentence_spans
 from kbengine.search.results import Hit, SearchResult
 
 if TYPE_CHECKING:
-    from web.engine import Engine
+    pass
 
 
-def envelope(result: TaskAnswer | SearchResult, engine: Engine, *, encoder: str | None = None) -> dict[str, Any]:
+def envelope(result: TaskAnswer | SearchResult, encoder: str) -> dict[str, Any]:
     """Return the answer to a task's request, or to a plain search, as plain JSON values.
 
     Args:
         result: the answer.
-        engine: what gave it.
-        encoder: the tuned encoder that was asked for by name.
+        encoder: name of the encoder that gave it.
     """
     record = _search_json(result) if isinstance(result, SearchResult) else result.to_json()
     fingerprint = record.pop("encoder")
-    return {**record, "model": {"encoder": encoder or engine.encoder_name, "fingerprint": fingerprint}, "cached": False}
+    return {**record, "model": {"encoder": encoder, "fingerprint": fingerprint}, "cached": False}
 
 
 def _search_json(result: SearchResult) -> dict[str, Any]:

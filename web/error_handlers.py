@@ -33,7 +33,7 @@ def register_error_handlers(app: APIFlask) -> None:
 def _known(error: KBError) -> Response:
     if status_of(type(error)) >= 500:
         _log(error, "failed")
-    return problem_response(problem_of(error, private=str(current_service().engine.path)))
+    return problem_response(problem_of(error, private=str(current_service().engine.knowledge_base.path)))
 
 
 def _invalid(error: HTTPError) -> Response:

@@ -96,8 +96,8 @@ class _EngineCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the queue's and the knowledge base's state."""
         yield _gauge("kbengine_queue_depth", "Queries that wait for their batch.", self._engine.queue_depth)
-        yield _gauge("kbengine_pending_writes", "Changes running or waiting.", self._engine.pending_writes)
-        report = self._engine.verify_report().report
+        yield _gauge("kbengine_pending_writes", "Changes running or waiting.", self._engine.writes.pending)
+        report = self._engine.verification.state.report
         yield _gauge(
             "kbengine_verify_findings",
             "What the last verification of this process found; -1 before the first.",

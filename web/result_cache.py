@@ -12,15 +12,18 @@ MAX_BYTES = 64 << 20
 """Of all answers kept, counted as JSON; in memory they take a few times as much."""
 
 
-def cache_tag(generation: int, encoder: str, *request: object) -> str:
-    """Return the name of an answer: of everything it depends on, and of nothing else.
+def request_key(*request: object) -> str:
+    """Return the name of a request: of what is asked and how, and of nothing else.
 
     Args:
-        generation: of the knowledge base.
-        encoder: fingerprint of the encoder.
-        *request: what is asked and how; frozen dataclasses or plain values, whose `repr` tells them apart.
+        *request: Frozen dataclasses or plain values, whose `repr` tells them apart.
     """
-    return hashlib.sha256(repr((generation, encoder, request)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(repr(request).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def cache_tag(key: str, generation: int, encoder: str) -> str:
+    """Return the name of an answer: of the request's key, the generation searched and the encoder's fingerprint."""
+    return f"{key}-{generation}-{encoder[:16]}"
 
 
 class ResultCache:

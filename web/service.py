@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from kbengine.search.query import SearchOptions
 from web.deadline import Deadline
 from web.envelope import envelope
-from web.result_cache import ResultCache, cache_tag
+from web.result_cache import ResultCache, cache_tag, request_key
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -33,11 +33,6 @@ class Reply:
     body: dict[str, Any]
     data: bytes
     tag: str
-
-    @property
-    def cached(self) -> bool:
-        """Tell whether the answer was kept from an earlier query."""
-        return bool(self.body["cached"])
 
 
 class StopFlag:
@@ -75,42 +70,34 @@ class Service:
         seconds = self.settings.deadline_s
         return Deadline.after(seconds if wanted_ms is None else min(seconds, wanted_ms / 1e3))
 
-    def ask(self, request: TaskInput, options: SearchOptions, deadline: Deadline) -> Reply:
-        """Return the answer to one request, from the cache when an equal one was answered at this generation.
+    def ask(self, request: TaskInput, options: SearchOptions, deadline: Deadline, tag: str) -> Reply:
+        """Return the answer to one request, kept under `tag`, or from the cache when it is there.
 
         Raises:
             QueueFullError: too many queries are waiting.
             DeadlineError: there was no answer in time.
             QueryError: the request cannot be asked as it is.
         """
-        kept = self.kept(request, options)
-        if kept is not None:
-            return kept
-        return self._keep(request, options, self.engine.ask_one(request, options, deadline))
+        return self._kept(tag) or self._keep(tag, options, self.engine.ask_one(request, options, deadline))
 
     def ask_each(
-        self,
-        queries: Sequence[tuple[TaskInput, SearchOptions]],
-        deadline: Deadline,
+        self, queries: Sequence[tuple[TaskInput, SearchOptions]], deadline: Deadline
     ) -> list[Reply | Exception]:
         """Return for each request its answer or its own error, in order; equal to asking one by one."""
-        outcomes: list[Reply | Exception | None] = [self.kept(*query) for query in queries]
+        tags = [self.tag(*query) for query in queries]
+        outcomes: list[Reply | Exception | None] = [self._kept(tag) for tag in tags]
         missing = [i for i, outcome in enumerate(outcomes) if outcome is None]
-        found = self.engine.ask_each([queries[i] for i in missing], deadline)
-        for i, result in zip(missing, found, strict=True):
-            if isinstance(result, Exception):
-                outcomes[i] = result
-                continue
-            outcomes[i] = self._keep(*queries[i], result)
+        for i, result in zip(missing, self.engine.ask_each([queries[i] for i in missing], deadline), strict=True):
+            outcomes[i] = result if isinstance(result, Exception) else self._keep(tags[i], queries[i][1], result)
         return [outcome for outcome in outcomes if outcome is not None]
 
     def tag(self, request: TaskInput, options: SearchOptions) -> str:
         """Return the entity tag that an answer to the request has at the newest generation."""
-        return self._tag(request, options, self.engine.generation, self.engine.fingerprint_of(options.encoder))
+        knowledge_base = self.engine.knowledge_base
+        fingerprint = knowledge_base.encoder_for(options.encoder).fingerprint
+        return cache_tag(request_key(request, options), knowledge_base.generation, fingerprint)
 
-    def kept(self, request: TaskInput, options: SearchOptions) -> Reply | None:
-        """Return the answer that an equal request had at the newest generation, None when none is kept."""
-        tag = self.tag(request, options)
+    def _kept(self, tag: str) -> Reply | None:
         body = self.cache.get(tag)
         self.metrics.cache_used(hit=body is not None)
         if body is None:
@@ -118,13 +105,13 @@ class Service:
         body = {**body, "cached": True}
         return Reply(body, to_json(body), tag)
 
-    def _tag(self, request: Any, options: Any, generation: int, encoder: str) -> str:
-        return cache_tag(generation, encoder, request, options)
-
-    def _keep(self, request: Any, options: Any, result: TaskAnswer | SearchResult) -> Reply:
-        body = envelope(result, self.engine, encoder=options.encoder)
-        reply = Reply(body, to_json(body), self._tag(request, options, result.generation, result.encoder))
-        self.cache.put(reply.tag, body, len(reply.data))
+    def _keep(self, tag: str, options: SearchOptions, result: TaskAnswer | SearchResult) -> Reply:
+        """Keep the answer under its tag, which is of the generation that was searched: a commit may have come since."""
+        name = options.encoder or self.engine.knowledge_base.encoder_for().name
+        body = envelope(result, name)
+        tag = cache_tag(tag.partition("-")[0], result.generation, result.encoder)
+        reply = Reply(body, to_json(body), tag)
+        self.cache.put(tag, body, len(reply.data))
         return reply
 
 

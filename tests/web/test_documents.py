@@ -91,12 +91,12 @@ def test_documents_are_listed_by_their_fields(service):
 
 def test_all_documents_are_added_or_none(service):
     """A list that names one id twice changes nothing."""
-    before = service.engine.generation
+    before = service.engine.knowledge_base.generation
     twice = [ZEBRA, {**ZEBRA, "text": "another"}]
     response = service.post("/v1/documents", {"documents": twice})
 
     assert response.status_code == 409 and response.json["code"] == "duplicate_document"
-    assert service.engine.generation == before
+    assert service.engine.knowledge_base.generation == before
 
 
 def test_deleting_several_is_all_or_nothing(service):
@@ -105,7 +105,7 @@ def test_deleting_several_is_all_or_nothing(service):
     done = service.post("/v1/documents:delete", {"ids": ["paris", "a/b c"]})
 
     assert refused.status_code == 404 and refused.json["code"] == "unknown_document"
-    assert str(service.engine.path) not in refused.text
+    assert str(service.engine.knowledge_base.path) not in refused.text
     assert done.json["deleted"] == 2
 
 
@@ -138,7 +138,7 @@ def test_documents_are_looked_for_by_words_page_by_page(shared):
     ids = [document["id"] for page in (first, second) for document in page["documents"]]
     assert len(ids) == len(set(ids)) == 4
     assert other.status_code == 400 and other.json["code"] == "bad_page_token"
-    assert nothing == {"documents": [], "next_page_token": None, "generation": shared.engine.generation}
+    assert nothing == {"documents": [], "next_page_token": None, "generation": shared.engine.knowledge_base.generation}
 
 
 @pytest.mark.parametrize("token", ["x", "AAAA", "bm9uc2Vuc2U", "é", "a" * 4000])
@@ -261,7 +261,7 @@ def test_the_writer_lock_is_given_back_when_nothing_is_written(make_service, kb_
 def test_another_writer_is_a_problem_that_goes_away(make_service, kb_path):
     """503 with a time to come back; nothing was changed."""
     service = make_service()
-    service.engine._knowledge_base._options = type(service.engine._knowledge_base._options)(lock_timeout_s=0.05)
+    service.engine.knowledge_base._options = type(service.engine.knowledge_base._options)(lock_timeout_s=0.05)
     with KBWriter.open(kb_path):
         response = service.post("/v1/documents", ZEBRA)
 
@@ -288,7 +288,7 @@ def test_the_knowledge_base_describes_itself(service, kb_path):
 def test_verifying_runs_in_the_background_and_is_reported(service):
     """What is damaged is named."""
     begun = service.client.post("/v1/kb:verify")
-    service.engine._verification.wait()
+    service.engine.verification.wait()
     verified = service.client.get("/v1/kb").json["verify"]
 
     assert begun.status_code == 202 and begun.json["state"] == "running"

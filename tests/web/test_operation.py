@@ -46,16 +46,11 @@ def test_a_service_that_stops_or_cannot_answer_is_not_ready(make_service):
     stopping.app.extensions["kbengine"].stopping.set()
 
     class Broken:
-        def __getattr__(self, name):
-            return getattr(knowledge_base, name)
-
         def search(self, *_, **__):
             raise RuntimeError("secret")
 
-    knowledge_base = failing.engine._knowledge_base
-    failing.engine._knowledge_base = Broken()
+    failing.engine.answerer = Broken()
     answers = [each.client.get("/readyz", buffered=True) for each in (stopping, failing)]
-    failing.engine._knowledge_base = knowledge_base
 
     assert [each.status_code for each in answers] == [503, 503]
     assert answers[0].json["checks"]["stopping"] == "yes"
@@ -84,7 +79,7 @@ def test_meters_count_requests_stages_batches_cache_and_the_knowledge_base(servi
     for stage in ("queue", "encode", "total"):
         assert count("kbengine_stage_seconds_count", stage=stage) == 1
     assert count("kbengine_kb_documents") == 5
-    assert count("kbengine_kb_generation") == service.engine.generation
+    assert count("kbengine_kb_generation") == service.engine.knowledge_base.generation
     assert count("kbengine_queue_depth") == 0
     assert count("kbengine_verify_findings") == -1
     assert count("kbengine_kb_disk_free_bytes") > 0
@@ -192,6 +187,6 @@ def test_an_engine_opens_with_the_encoder_of_its_knowledge_base(kb_path):
     engine = Engine.open(kb_path)
     try:
         engine.self_query()
-        assert engine.problem is None and engine.path == kb_path
+        assert engine.problem is None and engine.knowledge_base.path == kb_path
     finally:
         engine.close()

@@ -40,8 +40,8 @@ def test_a_change_of_another_process_shows_within_a_second(service, kb_path):
     """The newest commit is opened though nobody asks, and the next answer has it: no cached one is given."""
     assert not found(service)
     assert not found(service)
-    before = service.engine.generation
-    reader = service.engine._knowledge_base.reader
+    before = service.engine.knowledge_base.generation
+    reader = service.engine.knowledge_base.reader
     with subprocess.Popen(
         [sys.executable, "-c", CHANGE, str(kb_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -39,7 +39,8 @@ def test_every_task_answers_with_the_one_envelope(shared, task):
     assert response.status_code == 200, response.text
     answer = AnswerEnvelope.model_validate(response.json)
     assert answer.task == task and answer.status == "answered" and 1 <= len(answer.answers) <= 3
-    assert answer.generation == shared.engine.generation and answer.model.encoder == shared.engine.encoder_name
+    knowledge_base = shared.engine.knowledge_base
+    assert (answer.generation, answer.model.encoder) == (knowledge_base.generation, knowledge_base.encoder.name)
     for each in answer.answers:
         for place in each.evidence:
             assert place.passage.text[place.span[0] : place.span[1]] == place.text
@@ -234,16 +235,16 @@ def test_a_tuned_encoder_is_asked_for_by_name(service):
     assert service.post("/v1/question", {"text": "who", "encoder": "../x"}).status_code == 422
     seen = []
     for size in (0.5, -1.0):
-        store_constant(service.engine._knowledge_base, size)
+        store_constant(service.engine.knowledge_base, size)
         bodies = [service.post("/v1/question", {"text": "who", "encoder": "linker"}).json for _ in range(2)]
         assert [body["cached"] for body in bodies] == [False, True]
         assert {body["model"]["encoder"] for body in bodies} == {"linker"}
         seen.append(bodies[1]["model"]["fingerprint"])
     plain = service.post("/v1/question", {"text": "who"}).json
-    assert plain["model"]["encoder"] == service.engine.encoder_name
+    assert plain["model"]["encoder"] == service.engine.knowledge_base.encoder.name
 
     assert len({*seen, plain["model"]["fingerprint"]}) == 3
-    service.engine._knowledge_base.delete_encoder("linker")
+    service.engine.knowledge_base.delete_encoder("linker")
     gone = service.post("/v1/search", {"text": "who", "encoder": "linker"})
     assert (gone.status_code, gone.json["code"]) == (404, "unknown_encoder")
 

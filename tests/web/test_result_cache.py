@@ -6,32 +6,32 @@ from adapters.tasks.answerer import AnswerOptions
 from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.search.query import SearchOptions, Weights
 from kbengine.span import Span
-from web.result_cache import ResultCache, cache_tag
+from web.result_cache import ResultCache, cache_tag, request_key
 
 
 def test_equal_requests_have_one_name_and_others_have_others():
     """Whatever differs: task, text, any option, encoder, generation; also where texts meet."""
     options = AnswerOptions()
     names = [
-        cache_tag(1, "a", Question("x"), options),
-        cache_tag(2, "a", Question("x"), options),
-        cache_tag(1, "b", Question("x"), options),
-        cache_tag(1, "a", Question("x "), options),
-        cache_tag(1, "a", Question("x"), AnswerOptions(k=9)),
-        cache_tag(1, "a", Question("x"), AnswerOptions(weights=Weights())),
-        cache_tag(1, "a", Question("x"), AnswerOptions(weights=Weights(2.0))),
-        cache_tag(1, "a", Question("x"), SearchOptions()),
-        cache_tag(1, "a", Slot("x", "y z"), options),
-        cache_tag(1, "a", Slot("x y", "z"), options),
-        cache_tag(1, "a", Dialogue(("x", "y")), options),
-        cache_tag(1, "a", Dialogue(("x', 'y",)), options),
-        cache_tag(1, "a", Mention("xyz", Span(0, 1)), options),
-        cache_tag(1, "a", Mention("xyz", Span(0, 2)), options),
+        cache_tag(request_key(Question("x"), options), 1, "a"),
+        cache_tag(request_key(Question("x"), options), 2, "a"),
+        cache_tag(request_key(Question("x"), options), 1, "b"),
+        cache_tag(request_key(Question("x "), options), 1, "a"),
+        cache_tag(request_key(Question("x"), AnswerOptions(k=9)), 1, "a"),
+        cache_tag(request_key(Question("x"), AnswerOptions(weights=Weights())), 1, "a"),
+        cache_tag(request_key(Question("x"), AnswerOptions(weights=Weights(2.0))), 1, "a"),
+        cache_tag(request_key(Question("x"), SearchOptions()), 1, "a"),
+        cache_tag(request_key(Slot("x", "y z"), options), 1, "a"),
+        cache_tag(request_key(Slot("x y", "z"), options), 1, "a"),
+        cache_tag(request_key(Dialogue(("x", "y")), options), 1, "a"),
+        cache_tag(request_key(Dialogue(("x', 'y",)), options), 1, "a"),
+        cache_tag(request_key(Mention("xyz", Span(0, 1)), options), 1, "a"),
+        cache_tag(request_key(Mention("xyz", Span(0, 2)), options), 1, "a"),
     ]
 
     assert len(set(names)) == len(names)
-    assert cache_tag(1, "a", Question("x"), AnswerOptions(k=10)) == names[0]
-    assert cache_tag(1, "a", Question("\ud800"), options)  # no text is too odd for a name
+    assert cache_tag(request_key(Question("x"), AnswerOptions(k=10)), 1, "a") == names[0]
+    assert cache_tag(request_key(Question("\ud800"), options), 1, "a")  # no text is too odd for a name
 
 
 def test_the_answer_that_was_not_used_for_longest_is_forgotten():

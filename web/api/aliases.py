@@ -9,6 +9,7 @@ from flask import Response
 
 from web.api.commits import committed
 from web.guards import JSON_TYPES, access, body
+from web.listing import list_aliases as list_names
 from web.models.aliases import (
     AliasCommitted,
     AliasesToDelete,
@@ -36,10 +37,8 @@ def list_aliases(query_data: AliasQuery) -> Response:
 
     All by name, those of one document, or those that begin in a certain way; a page at a time.
     """
-    engine = current_service().engine
-    page = engine.aliases(
-        query_data.document or None, query_data.prefix or None, query_data.limit, query_data.page_token or None
-    )
+    kb = current_service().engine.knowledge_base
+    page = list_names(kb, query_data.document, query_data.prefix, query_data.limit, query_data.page_token)
     listed = [
         {
             "alias": record.alias,
@@ -49,9 +48,9 @@ def list_aliases(query_data: AliasQuery) -> Response:
             "prior": record.prior,
             "uses": record.uses,
         }
-        for record in page.aliases
+        for record in page.items
     ]
-    return json_response({"aliases": listed, "next_page_token": page.next_page_token, "generation": engine.generation})
+    return json_response({"aliases": listed, "next_page_token": page.next_page_token, "generation": kb.generation})
 
 
 @aliases.get("/aliases/matches")
@@ -63,7 +62,7 @@ def match_alias(query_data: NameQuery) -> Response:
 
     Exact matches come before those that differ in case, and those before names that differ in accents.
     """
-    engine = current_service().engine
+    kb = current_service().engine.knowledge_base
     matches = [
         {
             "document": record.doc_id,
@@ -72,9 +71,9 @@ def match_alias(query_data: NameQuery) -> Response:
             "form": match.form,
             "prior": match.prior,
         }
-        for record, match in engine.alias_matches(query_data.name)
+        for record, match in kb.alias_matches(query_data.name)
     ]
-    return json_response({"matches": matches, "generation": engine.generation})
+    return json_response({"matches": matches, "generation": kb.generation})
 
 
 @aliases.post("/aliases")
@@ -84,12 +83,9 @@ def match_alias(query_data: NameQuery) -> Response:
 @access("write")
 def add_aliases(json_data: NewAliases) -> Response:
     """Give a document other names."""
-    engine = current_service().engine
-
-    def change(name: str | None) -> AliasChange:
-        return engine.add_aliases(json_data.document, json_data.aliases, json_data.prior, json_data.replace, name)
-
-    return committed(change, _facts, 201)
+    kb, wanted = current_service().engine.knowledge_base, json_data
+    options = {"prior": wanted.prior, "replace": wanted.replace}
+    return committed(kb.add_aliases, wanted.document, wanted.aliases, facts=_facts, status=201, **options)
 
 
 @aliases.post("/aliases:delete")
@@ -99,8 +95,8 @@ def add_aliases(json_data: NewAliases) -> Response:
 @access("write")
 def delete_aliases(json_data: AliasesToDelete) -> Response:
     """Take names from a document."""
-    engine = current_service().engine
-    return committed(lambda name: engine.delete_aliases(json_data.document, json_data.aliases, name), _facts)
+    kb = current_service().engine.knowledge_base
+    return committed(kb.delete_aliases, json_data.document, json_data.aliases, facts=_facts)
 
 
 def _facts(change: AliasChange) -> dict[str, Any]:

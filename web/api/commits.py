@@ -23,10 +23,20 @@ class Numbered(Protocol):
 C = TypeVar("C", bound=Numbered)
 
 
-def committed(change: Callable[[str | None], C], facts: Callable[[C], dict[str, Any]], status: int = 200) -> Response:
-    """Return what the change did, and whether an earlier request of the same name had done it."""
-    name = operation_of_request()
-    before = current_service().engine.generation
-    commit = change(name)
+def committed(
+    change: Callable[..., C], *arguments: Any, facts: Callable[[C], dict[str, Any]], status: int = 200, **keywords: Any
+) -> Response:
+    """Make a change and answer with what it did, and whether an earlier request of the same name had done it.
+
+    Args:
+        change: A method of the knowledge base.
+        *arguments: What it is called with.
+        facts: What the answer says of the commit, beside its number.
+        status: Of the answer.
+        **keywords: What it is called with, too.
+    """
+    engine, name = current_service().engine, operation_of_request()
+    before = engine.knowledge_base.generation
+    commit = engine.writes.run(change, *arguments, op_id=name, **keywords)
     repeated = name is not None and commit.generation <= before
     return json_response({"generation": commit.generation, **facts(commit), "repeated": repeated}, status)

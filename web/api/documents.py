@@ -11,6 +11,8 @@ from web import limits
 from web.api.commits import committed
 from web.bodies import read_body
 from web.guards import JSON_TYPES, LINES_TYPES, access, body
+from web.listing import list_documents as list_page
+from web.listing import stored_document
 from web.models.documents import (
     Committed,
     DocumentIds,
@@ -21,7 +23,7 @@ from web.models.documents import (
 )
 from web.request_context import current_request
 from web.responses import json_response, not_modified, tagged
-from web.result_cache import cache_tag
+from web.result_cache import cache_tag, request_key
 from web.service import current_service
 
 if TYPE_CHECKING:
@@ -40,14 +42,10 @@ def list_documents(query_data: ListQuery) -> Response:
     All by id, a page at a time; with `q` those that hold its words, best first; with `where` those of them that pass a
     filter.
     """
-    engine = current_service().engine
-    page = engine.documents(
-        query_data.q or None, query_data.limit, query_data.page_token or None, query_data.where or None
-    )
-    listed = [_summary(record) for record in page.documents]
-    return json_response(
-        {"documents": listed, "next_page_token": page.next_page_token, "generation": engine.generation}
-    )
+    kb, asked = current_service().engine.knowledge_base, query_data
+    page = list_page(kb, asked.q, asked.limit, asked.page_token, asked.where)
+    listed = [_summary(record) for record in page.items]
+    return json_response({"documents": listed, "next_page_token": page.next_page_token, "generation": kb.generation})
 
 
 @documents.post("/documents")
@@ -60,10 +58,9 @@ def add_documents() -> Response:
     One as an object, several as `{"documents": […]}` or as JSON lines: all of them are added, or none. A document
     whose id is there already is replaced.
     """
-    engine = current_service().engine
     wanted = [each.mapping() for each in DocumentsToAdd.read(read_body(lines_as="documents"))]
     current_request().facts["documents"] = len(wanted)
-    return committed(lambda name: engine.add_documents(wanted, name), _facts, 201)
+    return committed(current_service().engine.knowledge_base.add, wanted, facts=_facts, status=201)
 
 
 @documents.post("/documents:delete")
@@ -77,8 +74,7 @@ def delete_documents(json_data: DocumentIds) -> Response:
     All of them are deleted, or none when one is not there.
     """
     current_request().facts["documents"] = len(json_data.ids)
-    engine = current_service().engine
-    return committed(lambda name: engine.delete_documents(json_data.ids, name), _facts)
+    return committed(current_service().engine.knowledge_base.delete, json_data.ids, facts=_facts)
 
 
 @documents.get("/documents/<path:doc_id>")
@@ -86,12 +82,12 @@ def delete_documents(json_data: DocumentIds) -> Response:
 @access("read")
 def get_document(doc_id: str) -> Response:
     """Read a document with its passages."""
-    engine = current_service().engine
-    tag = cache_tag(engine.generation, "", "document", doc_id)
+    kb = current_service().engine.knowledge_base
+    tag = cache_tag(request_key("document", doc_id), kb.generation, "")
     known = not_modified(tag)
     if known is not None:
         return known
-    stored = engine.document(doc_id)
+    stored = stored_document(kb, doc_id)
     record = stored.record
     passages = [
         {
@@ -111,8 +107,7 @@ def get_document(doc_id: str) -> Response:
 @access("write")
 def delete_document(doc_id: str) -> Response:
     """Delete a document."""
-    engine = current_service().engine
-    return committed(lambda name: engine.delete_documents([doc_id], name), _facts)
+    return committed(current_service().engine.knowledge_base.delete, [doc_id], facts=_facts)
 
 
 def _facts(commit: Commit) -> dict[str, Any]:

@@ -79,13 +79,13 @@ def problem(code: str) -> Response:
 def _checks(service: Service) -> dict[str, str]:
     """Return the state of each check: `ok`, or a word for what is wrong. No message: anyone may read this."""
     engine = service.engine
-    free = shutil.disk_usage(engine.path).free
+    free = shutil.disk_usage(engine.knowledge_base.path).free
     return {
         "stopping": "yes" if service.stopping.is_set() else "ok",
         "knowledge_base": "ok" if engine.problem is None else "not_opened",
         "query": _self_query(service),
         "disk": "ok" if free > LOW_DISK_BYTES else "low",
-        "writes": "ok" if engine.pending_writes < 8 else "busy",
+        "writes": "ok" if engine.writes.pending < 8 else "busy",
     }
 
 

@@ -28,7 +28,7 @@ def get_kb() -> Response:
     engine = current_service().engine
     facts = kb_facts(engine.info())
     del facts["path"]  # the operator's business
-    return json_response({**facts, "verify": verify_json(engine.verify_report())})
+    return json_response({**facts, "verify": verify_json(engine.verification.state)})
 
 
 @kb.post("/kb:verify")
@@ -39,7 +39,7 @@ def start_verify() -> Response:
 
     Every byte is read and compared, in the background; queries go on meanwhile.
     """
-    return json_response(verify_json(current_service().engine.start_verify()), 202)
+    return json_response(verify_json(current_service().engine.verification.start()), 202)
 
 
 def verify_json(state: VerifyState) -> dict[str, Any]:

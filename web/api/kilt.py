@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
 from apiflask import APIBlueprint
 from flask import Response, abort, request
@@ -15,7 +15,9 @@ from adapters.errors import RecordError
 from adapters.kilt.predicting import PredictOptions
 from adapters.kilt.prediction_stream import predict_lines
 from adapters.kilt.records import read_inputs
-from kbengine.inputs import TASKS, Task
+from adapters.tasks.answerer import AnswerOptions
+from kbengine.inputs import TASKS
+from kbengine.search.query import SearchOptions
 from web import limits
 from web.guards import LINES_TYPES, access, body, too_large
 from web.models.kilt import KiltQuery
@@ -23,12 +25,9 @@ from web.request_context import RequestContext, current_request
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
-    from adapters.tasks.answerer import AnswerOptions
     from adapters.tasks.answers import TaskAnswer
     from kbengine.inputs import TaskInput
     from kbengine.search.results import SearchResult
-
-R = TypeVar("R")
 
 kilt = APIBlueprint("kilt", __name__, url_prefix="/v1", tag="Queries")
 
@@ -128,26 +127,14 @@ class _SharedAnswerer:
     """Answers through the service's batches, so that other callers have their turn between."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self._engine = service.engine
+        self._deadline = service.deadline
+        self.check_threshold = service.engine.answerer.check_threshold
 
-    def pages(self, requests: Sequence[TaskInput], options: AnswerOptions | None = None) -> list[SearchResult]:
+    def pages(self, requests: Sequence[TaskInput], options: SearchOptions | None = None) -> list[SearchResult]:
         """Return the pages of each request; the first error is raised."""
-        assert options is not None
-        return _all(self._service.engine.pages_each(requests, options, self._service.deadline()))
+        return self._engine.pages(requests, options or SearchOptions(), self._deadline())
 
     def answer(self, requests: Sequence[TaskInput], options: AnswerOptions | None = None) -> list[TaskAnswer]:
         """Return the answer to each request; the first error is raised."""
-        return self._service.engine.ask(requests, options, self._service.deadline())
-
-    def check_threshold(self, task: Task, options: AnswerOptions) -> None:
-        """Check that the threshold asked for can be applied to the task."""
-        self._service.engine.check_threshold(task, options)
-
-
-def _all(outcomes: Sequence[R | Exception]) -> list[R]:
-    results: list[R] = []
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome
-        results.append(outcome)
-    return results
+        return self._engine.ask(requests, options or AnswerOptions(), self._deadline())

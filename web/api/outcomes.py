@@ -31,7 +31,7 @@ def _item(item_id: str, outcome: Reply | Exception) -> dict[str, Any]:
         return {"id": item_id, "status": 200, "answer": outcome.body}
     service, context = current_service(), current_request()
     if isinstance(outcome, KBError):
-        problem = problem_of(outcome, private=str(service.engine.path))
+        problem = problem_of(outcome, private=str(service.engine.knowledge_base.path))
     else:
         problem = http_problem(500)
     if problem.status >= 500 and not isinstance(outcome, DeadlineError):

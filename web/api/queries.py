@@ -6,7 +6,6 @@ from apiflask import APIBlueprint
 from flask import Response
 
 from web.api.outcomes import batch_response
-from web.deadline import Deadline
 from web.guards import JSON_TYPES, access, body
 from web.models.answers import AnswerEnvelope, LinkingAnswer
 from web.models.queries import (
@@ -88,10 +87,10 @@ def answer_query(query: TaskQuery | SearchQuery) -> Response:
         asked = [(each, shared) for each in query.requests()]
         outcomes = service.ask_each(asked, service.deadline(query.deadline_ms))
         return batch_response([str(i) for i in range(len(asked))], outcomes)
-    deadline: Deadline = service.deadline(query.deadline_ms)
-    request, options = query.request(), query.options()
-    known = not_modified(service.tag(request, options))
+    deadline, request, options = service.deadline(query.deadline_ms), query.request(), query.options()
+    tag = service.tag(request, options)
+    known = not_modified(tag)
     if known is not None:
         return known
-    reply = service.ask(request, options, deadline)
+    reply = service.ask(request, options, deadline, tag)
     return tagged(json_response(reply.data), reply.tag)

@@ -14,7 +14,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException
 from kbengine import __version__
 from storage.errors import KBError
 from web.error_handlers import cut_body
-from web.page import comparing, library, naming, searching, state
+from web.page import comparing, documents, naming, searching, state
 from web.page.page_state import PAGE_STATE, PageState, current_page_state
 from web.page.problems import http_problem, kb_problem, unexpected_problem, unknown_address
 from web.service import current_service
@@ -24,11 +24,11 @@ page = Blueprint("page", __name__, template_folder="../templates", static_folder
 page.add_url_rule("/", "ask", searching.ask)
 page.add_url_rule("/", "ask_long", searching.ask_long, methods=["POST"])
 page.add_url_rule("/compare", "compare", comparing.compare)
-page.add_url_rule("/documents", "documents", library.documents)
-page.add_url_rule("/documents", "add_documents", library.add, methods=["POST"])
-page.add_url_rule("/document", "document", library.document)
-page.add_url_rule("/document/delete", "delete_document", library.delete, methods=["POST"])
-page.add_url_rule("/document/restore", "restore_document", library.restore, methods=["POST"])
+page.add_url_rule("/documents", "documents", documents.documents)
+page.add_url_rule("/documents", "add_documents", documents.add, methods=["POST"])
+page.add_url_rule("/document", "document", documents.document)
+page.add_url_rule("/document/delete", "delete_document", documents.delete, methods=["POST"])
+page.add_url_rule("/document/restore", "restore_document", documents.restore, methods=["POST"])
 page.add_url_rule("/document/names", "add_name", naming.add_name, methods=["POST"])
 page.add_url_rule("/document/names/remove", "remove_name", naming.remove_name, methods=["POST"])
 page.add_url_rule("/status", "status", state.status)
@@ -67,15 +67,15 @@ def _asset(name: str) -> str:
 @page.app_context_processor
 def _everywhere() -> dict[str, Any]:
     """Return what every template knows, also on the page of an unknown address, which belongs to no blueprint."""
-    engine = current_service().engine
+    knowledge_base = current_service().engine.knowledge_base
     generation: int | None = None
     # The page that tells of a damaged knowledge base must not fail over the same damage.
     with contextlib.suppress(KBError):
-        generation = engine.generation
+        generation = knowledge_base.generation
     return {
         "version": __version__,
         "generation": generation,
-        "kb_name": engine.path.name,
+        "kb_name": knowledge_base.path.name,
         "api_docs": "/openapi.json",
         "asset": _asset,
     }

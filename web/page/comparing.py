@@ -64,7 +64,7 @@ def compare() -> BaseResponse:
         "strategies": [(strategy or "", name) for strategy, (name, _) in STRATEGY_NAMES.items()],
         "encoders": encoder_choices(service),
         "max_k": limits.K,
-        "is_calibrated": first.task in service.engine.calibrated_tasks,
+        "is_calibrated": first.task in service.engine.answerer.calibrations.tasks,
         "search_address": first.address(url_for("page.ask")),
         "problem": None,
     }

@@ -10,11 +10,12 @@ from kbengine.corpus.sentences import sentence_spans
 from kbengine.errors import UnknownDocumentError
 from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Task
 from kbengine.terminal.demonstration import demo_queries
+from web.listing import stored_document
 from web.page.asking import Asking
 
 if TYPE_CHECKING:
-    from web.engine import Engine
-    from web.library import StoredDocument
+    from kbengine.knowledge_base import KnowledgeBase
+    from web.listing import StoredDocument
 
 N_EXAMPLES = 6
 _N_LOOKED_AT = 40
@@ -30,29 +31,29 @@ class Examples:
         self._generation = -1
         self._by_task: dict[Task, tuple[Asking, ...]] = {}
 
-    def of(self, task: Task, engine: Engine) -> tuple[Asking, ...]:
+    def of(self, task: Task, kb: KnowledgeBase) -> tuple[Asking, ...]:
         """Return up to six examples of the task; none when the knowledge base is empty."""
         with self._lock:
-            if engine.generation != self._generation:
-                self._generation, self._by_task = engine.generation, {}
+            if kb.generation != self._generation:
+                self._generation, self._by_task = kb.generation, {}
             if task not in self._by_task:
-                self._by_task[task] = _bundled(task, engine) or _made(task, engine)
+                self._by_task[task] = _bundled(task, kb) or _made(task, kb)
             return self._by_task[task]
 
 
-def _bundled(task: Task, engine: Engine) -> tuple[Asking, ...]:
+def _bundled(task: Task, kb: KnowledgeBase) -> tuple[Asking, ...]:
     """Return the demo's queries of the task whose document is in this knowledge base, title and all."""
     found: list[Asking] = []
     for record in demo_queries():
         page = record["output"][0]["provenance"][0]
-        if record["task"] == task and len(found) < N_EXAMPLES and _holds(engine, page["wikipedia_id"], page["title"]):
+        if record["task"] == task and len(found) < N_EXAMPLES and _holds(kb, page["wikipedia_id"], page["title"]):
             found.append(_asking(task, record["input"]))
     return tuple(found)
 
 
-def _holds(engine: Engine, doc_id: str, title: str) -> bool:
+def _holds(kb: KnowledgeBase, doc_id: str, title: str) -> bool:
     try:
-        return engine.document(doc_id).record.title == title
+        return stored_document(kb, doc_id).record.title == title
     except UnknownDocumentError:
         return False
 
@@ -72,16 +73,16 @@ def _asking(task: Task, text: str) -> Asking:
     return Asking(task=task, **fields)
 
 
-def _made(task: Task, engine: Engine) -> tuple[Asking, ...]:
+def _made(task: Task, kb: KnowledgeBase) -> tuple[Asking, ...]:
     """Return examples made of titles and sentences of the first documents."""
-    records = engine.documents(limit=_N_LOOKED_AT).documents
+    records = kb.reader.list_documents(limit=_N_LOOKED_AT)
     titled = [record for record in records if record.title.strip() and record.passage_count]
     if task == "question":
         return tuple(Asking(q=f"What is {record.title}?") for record in titled[:N_EXAMPLES])
     if task == "slot-filling":
         pairs = zip(titled, _GENERAL_RELATIONS * N_EXAMPLES, strict=False)
         return tuple(Asking(task=task, subject=one.title, relation=relation) for one, relation in pairs)[:N_EXAMPLES]
-    documents = [engine.document(record.doc_id) for record in titled[: 2 * N_EXAMPLES]]
+    documents = [stored_document(kb, record.doc_id) for record in titled[: 2 * N_EXAMPLES]]
     if task == "entity-linking":
         made = (_mention_example(document, [one.title for one in titled]) for document in documents)
     else:

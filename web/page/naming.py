@@ -14,8 +14,8 @@ from web.page.answer_view import document_address
 from web.service import current_service
 
 if TYPE_CHECKING:
+    from kbengine.knowledge_base import KnowledgeBase
     from storage.alias_records import AliasRecord
-    from web.engine import Engine
 
 SHOWN_NAMES = 100
 _GIVEN_BY_PEOPLE = ("manual", "tsv", "redirect")
@@ -31,9 +31,9 @@ class OtherName:
     removable: bool
 
 
-def other_names(engine: Engine, doc_id: str) -> tuple[OtherName, ...]:
+def other_names(kb: KnowledgeBase, doc_id: str) -> tuple[OtherName, ...]:
     """Return the names of the document beside its title, each once."""
-    records = engine.aliases(doc_id, limit=SHOWN_NAMES).aliases
+    records = kb.aliases(doc_id=doc_id, limit=SHOWN_NAMES)
     by_name: dict[str, list[AliasRecord]] = defaultdict(list)
     for record in records:
         if record.source != "title":
@@ -53,7 +53,8 @@ def other_names(engine: Engine, doc_id: str) -> tuple[OtherName, ...]:
 def add_name() -> BaseResponse:
     """Return the way back to the document, which has one more name now."""
     doc_id = request.form.get("id", "")
-    current_service().engine.add_aliases(doc_id, [request.form.get("name", "").strip()], replace=True)
+    engine = current_service().engine
+    engine.writes.run(engine.knowledge_base.add_aliases, doc_id, [request.form.get("name", "").strip()], replace=True)
     return redirect(f"{document_address(doc_id)}#names", 303)
 
 
@@ -61,5 +62,6 @@ def add_name() -> BaseResponse:
 def remove_name() -> BaseResponse:
     """Return the way back to the document, which has one name less now."""
     doc_id = request.form.get("id", "")
-    current_service().engine.delete_aliases(doc_id, [request.form.get("name", "")])
+    engine = current_service().engine
+    engine.writes.run(engine.knowledge_base.delete_aliases, doc_id, [request.form.get("name", "")])
     return redirect(f"{document_address(doc_id)}#names", 303)

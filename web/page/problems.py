@@ -67,7 +67,7 @@ class Problem:
 
 def problem_of(error: KBError) -> Problem:
     """Return what a reader is told about the error; the status is the one that the API answers."""
-    found = api_problem_of(error, private=str(current_service().engine.path))
+    found = api_problem_of(error, private=str(current_service().engine.knowledge_base.path))
     return _told(found, _OWN_TITLES.get(found.code))
 
 

@@ -13,6 +13,7 @@ from adapters.tasks.relations import RelationTable
 from kbengine.inputs import Mention, Task
 from kbengine.search.query import EFFORTS, UNITS, Strategy
 from storage.errors import UsageError
+from storage.tuned_files import list_tuned
 from web import limits
 from web.deadline import Deadline
 from web.guards import FORM_TYPES, access, body
@@ -124,7 +125,7 @@ def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
         "strategies": [(strategy or "", *words) for strategy, words in STRATEGY_NAMES.items()],
         "encoders": encoder_choices(service),
         "max_k": limits.K,
-        "is_calibrated": asking.task in service.engine.calibrated_tasks,
+        "is_calibrated": asking.task in service.engine.answerer.calibrations.tasks,
         "max_text": limits.TEXT_CHARS,
         "relations": RelationTable.load() if asking.task == "slot-filling" else (),
         "counts": counts,
@@ -138,7 +139,7 @@ def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
 
 def encoder_choices(service: Service) -> list[tuple[str, str]]:
     """Return value and name of each query encoder that can be chosen; none where there is no choice."""
-    tuned = service.engine.tuned_encoders
+    tuned = list_tuned(service.engine.knowledge_base.path)
     return [("", "Default"), *((name, name) for name in tuned)] if tuned else []
 
 
@@ -147,7 +148,7 @@ def _examples(asking: Asking, service: Service) -> dict[str, Any]:
         parts = marked_text(text)
         return marked_pieces(parts.text, parts.mentions)
 
-    return {"examples": current_page_state().examples.of(asking.task, service.engine), "marked": marked}
+    return {"examples": current_page_state().examples.of(asking.task, service.engine.knowledge_base), "marked": marked}
 
 
 def _results(asking: Asking, requests: list[TaskInput], answers: list[TaskAnswer], service: Service) -> dict[str, Any]:

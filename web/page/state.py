@@ -44,7 +44,7 @@ def status() -> Response:
         "disk": disk_bars(info.bytes_by_kind),
         "disk_total": readable_bytes(sum(info.bytes_by_kind.values())),
         "readable_bytes": readable_bytes,
-        "verification": engine.verify_report(),
+        "verification": engine.verification.state,
         "severities": SEVERITIES,
     }
     return make_response(render_template("page/status.html", **values))
@@ -54,7 +54,7 @@ def status() -> Response:
 @body(*FORM_TYPES)
 def verify() -> BaseResponse:
     """Return the way back to the state; every byte is being checked meanwhile."""
-    current_service().engine.start_verify()
+    current_service().engine.verification.start()
     return redirect(url_for("page.status", _anchor="verify"), 303)
 
 

@@ -33,7 +33,7 @@ def run_schemathesis(served, config, *options):
                 "SCHEMATHESIS_HOOKS": HOOKS,
                 "PYTHONPATH": str(ROOT),
             },
-            cwd=served.engine.path.parent,  # it leaves a directory behind
+            cwd=served.engine.knowledge_base.path.parent,  # it leaves a directory behind
             check=False,
         )
     finally:

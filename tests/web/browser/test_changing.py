@@ -61,7 +61,7 @@ def test_uploaded_files_are_found_at_once(page, demo, demo_engine, tmp_path):
         page.goto(f"{demo}/?q=How+long+is+the+pier+of+Orrin+Head%3F")
         expect(page.locator(".answer__sentence").first).to_contain_text("412 metres")
     finally:
-        demo_engine.delete_documents(["pier.txt", "ferry.md"])
+        demo_engine.writes.run(demo_engine.knowledge_base.delete, ["pier.txt", "ferry.md"])
 
 
 def test_a_name_given_to_a_document_counts_at_once(page, demo):

@@ -99,7 +99,7 @@ def test_every_page_fits_every_width_and_is_accessible(browser, demo):
 def test_states_that_are_rare_are_accessible_too(browser, fake, fake_address):
     """Probabilities, a no-answer, nothing found, busy, an empty knowledge base, words without a break."""
     place = evidence(LONG, f"At {LONG} it ended.", title=LONG, doc_id=LONG)
-    fake.add_documents([CorpusDocument(LONG, LONG, passages=(CorpusPassage(1, LONG, LONG),))])
+    fake.add([CorpusDocument(LONG, LONG, passages=(CorpusPassage(1, LONG, LONG),))])
     states: dict[str, Any] = {
         "probable": lambda request, _: task_answer(request, answer(LONG, place, place, probability=0.9)),
         "doubtful": lambda request, _: task_answer(

@@ -55,7 +55,7 @@ def hostile() -> Iterator[tuple[FakeEngine, str]]:
     """A knowledge base that is nothing but payloads, and the address of its service."""
     engine = FakeEngine()
     engine.respond = lambda request, _: hostile_answer(request)
-    engine.add_documents(
+    engine.add(
         [
             CorpusDocument(p, p, p, {"aliases": [p]}, (CorpusPassage(1, f"{p} {p}", p), CorpusPassage(2, p, p)))
             for p in PAYLOADS

@@ -19,7 +19,6 @@ from kbengine.span import Span
 from storage.alias_records import NewAlias
 from storage.information import HistoryEntry
 from storage.settings import KBSettings
-from web.library import AliasPage, DocumentPage, StoredDocument
 from web.verifying import VerifyState
 
 TEXT = (
@@ -77,16 +76,29 @@ def task_answer(request: TaskInput, *answers: Answer, **changes: Any) -> TaskAns
     return TaskAnswer(**{**values, **changes})
 
 
+class FakeVerification:
+    """Runs for ever once it was begun."""
+
+    def __init__(self) -> None:
+        self.state = VerifyState()
+
+    def start(self) -> VerifyState:
+        self.state = replace(self.state, state="running", started_at="2026-01-02T03:04:05+00:00")
+        return self.state
+
+
 class FakeEngine:
-    """Answers with `respond(request, options)`; raises `failure` when there is one; keeps documents in a dict."""
+    """Answers with `respond(request, options)`; raises `failure` when there is one; keeps documents in a dict.
+
+    It is its own knowledge base, reader, answerer and queue of changes.
+    """
 
     def __init__(self, path: Path = Path("harbour-kb")) -> None:
         self.path = path
         self.generation = 7
-        self.encoder_fingerprint, self.encoder_name = "f" * 64, "fake"
-        self.calibrated_tasks = frozenset(TASKS)
-        self.tuned_encoders: list[str] = []
-        self.queue_depth = self.pending_writes = 0
+        self.knowledge_base = self.reader = self.answerer = self.writes = self
+        self.calibrations = SimpleNamespace(tasks=frozenset(TASKS))
+        self.queue_depth = self.pending = 0
         self.problem = None
         self.failure: Exception | None = None
         self.asked: list[tuple[TaskInput, AnswerOptions]] = []
@@ -96,11 +108,13 @@ class FakeEngine:
         self.stored: dict[str, CorpusDocument] = {}
         self.names: dict[str, dict[str, float | None]] = {}
         self.operations: list[str | None] = []
-        self.verification = VerifyState()
-        self.add_documents([CorpusDocument("vell", "Vell", passages=(CorpusPassage(2, TEXT, "Harbour"),))])
+        self.verification = FakeVerification()
+        self.add([CorpusDocument("vell", "Vell", passages=(CorpusPassage(2, TEXT, "Harbour"),))])
 
-    def fingerprint_of(self, encoder: str | None) -> str:
-        return self.encoder_fingerprint
+    def run(self, change: Callable[..., Any], *arguments: Any, op_id: str | None = None, **keywords: Any) -> Any:
+        self._fail()
+        self.operations.append(op_id)
+        return change(*arguments, **keywords)
 
     def subscribe(self, observer: Any) -> None:
         """Nothing is observed."""
@@ -112,78 +126,62 @@ class FakeEngine:
         self.asked += [(request, options) for request in requests]
         return [self.respond(request, options) for request in requests]
 
-    def documents(
-        self, query: str | None = None, limit: int = 50, page_token: str | None = None, where: str | None = None
-    ) -> DocumentPage:
+    def list_documents(self, *, after: str | None = None, limit: int = 50, where: str | None = None) -> list[Any]:
         if where is not None and "=" not in where:
             raise InvalidOptionError(f"the filter {where!r} cannot be read")
-        ids = [
-            key
+        return [
+            self.document(key)
             for key in sorted(self.stored)
-            if key > (page_token or "")
-            and (query is None or query in self.stored[key].title)
-            and (where is None or where == f"source = '{self.stored[key].meta.get('source')}'")
-        ]
-        records = tuple(self.document(key).record for key in ids[:limit])
-        return DocumentPage(records, ids[limit - 1] if len(ids) > limit else None)
+            if key > (after or "") and where in (None, f"source = '{self.stored[key].meta.get('source')}'")
+        ][:limit]
 
-    def document(self, doc_id: str) -> StoredDocument:
+    def lexical_documents(self, query: str, *, limit: int, where: str | None = None) -> list[tuple[Any, float]]:
+        return [(one, 1.0) for one in self.list_documents(where=where, limit=10_000) if query in one.title][:limit]
+
+    def document(self, doc_id: str) -> Any:
         if doc_id not in self.stored:
             raise UnknownDocumentError(f"no document {doc_id!r}")
         one = self.stored[doc_id]
-        record = SimpleNamespace(
+        return SimpleNamespace(
             doc_id=doc_id,
+            document_id=doc_id,
             title=one.title,
             url=one.url,
             meta=one.meta,
             passage_count=len(one.passages),
             born_generation=self.generation,
         )
-        return StoredDocument(record, one.passages)
 
-    def document_copy(self, doc_id: str) -> CorpusDocument:
-        self.document(doc_id)
-        given = tuple(NewAlias(name, "manual", prior) for name, prior in self.names.get(doc_id, {}).items())
-        return replace(self.stored[doc_id], aliases=given)
+    def passages_of_document(self, document_id: str) -> Sequence[CorpusPassage]:
+        return self.stored[document_id].passages
 
-    def add_documents(self, documents: Sequence[CorpusDocument], op_id: str | None = None) -> Any:
-        self._fail()
+    def document_names(self, document_id: str) -> Any:
+        given = tuple(NewAlias(name, "manual", prior) for name, prior in self.names.get(document_id, {}).items())
+        return SimpleNamespace(aliases=given, links=())
+
+    def add(self, documents: Sequence[CorpusDocument]) -> Any:
         self.stored |= {one.doc_id: replace(one, aliases=()) for one in documents}
         self.names |= {one.doc_id: {each.alias: each.prior for each in one.aliases} for one in documents}
-        self.operations.append(op_id)
         return self._commit()
 
-    def delete_documents(self, doc_ids: Sequence[str], op_id: str | None = None) -> Any:
-        self._fail()
+    def delete(self, doc_ids: Sequence[str]) -> Any:
         for doc_id in doc_ids:
             self.document(doc_id)
             del self.stored[doc_id]
             self.names.pop(doc_id, None)
         return self._commit()
 
-    def aliases(
-        self, doc_id: str | None = None, prefix: str | None = None, limit: int = 50, page_token: str | None = None
-    ) -> AliasPage:
-        found = [
-            SimpleNamespace(alias=name, source="manual", prior=prior or 1.0, given_prior=prior)
-            for name, prior in self.names.get(doc_id, {}).items()
-        ]
-        return AliasPage(tuple(found[:limit]), None)
+    def aliases(self, *, doc_id: str, limit: int) -> list[Any]:
+        named = self.names.get(doc_id, {}).items()
+        return [SimpleNamespace(alias=name, source="manual", prior=prior or 1.0) for name, prior in named][:limit]
 
-    def add_aliases(
-        self,
-        doc_id: str,
-        aliases: Sequence[str],
-        prior: float | None = None,
-        replace: bool = False,
-        op_id: str | None = None,
-    ) -> Any:
+    def add_aliases(self, doc_id: str, aliases: Sequence[str], *, replace: bool) -> Any:
         self.document(doc_id)
-        self.names.setdefault(doc_id, {}).update(dict.fromkeys(aliases, prior))
+        self.names.setdefault(doc_id, {}).update(dict.fromkeys(aliases))
         return self._commit()
 
-    def delete_aliases(self, doc_id: str, aliases: Sequence[str] | None = None, op_id: str | None = None) -> Any:
-        for name in aliases or ():
+    def delete_aliases(self, doc_id: str, aliases: Sequence[str]) -> Any:
+        for name in aliases:
             del self.names[doc_id][name]
         return self._commit()
 
@@ -207,13 +205,6 @@ class FakeEngine:
             bytes_by_use={"vectors": 1_500_000, "sparse": 0, "index": 0, "text": 503_000},
             last_commits=(HistoryEntry(self.generation, "2026-01-02T03:04:05.678+00:00", "add", 1, 0, 0, None),),
         )
-
-    def verify_report(self) -> VerifyState:
-        return self.verification
-
-    def start_verify(self) -> VerifyState:
-        self.verification = replace(self.verification, state="running", started_at="2026-01-02T03:04:05+00:00")
-        return self.verification
 
     def close(self) -> None:
         """Nothing is open."""

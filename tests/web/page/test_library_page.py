@@ -171,7 +171,7 @@ def test_undo_does_not_overwrite_a_newer_document(client, engine):
     """The id was given anew meanwhile: nothing is lost."""
     response = client.post("/document/delete", data={"id": "vell"})
     token = soup(client.get(response.headers["Location"])).select_one("input[name=token]")["value"]
-    engine.add_documents([CorpusDocument("vell", "Another")])
+    engine.add([CorpusDocument("vell", "Another")])
 
     assert client.post("/document/restore", data={"token": token}).status_code == 400
     assert engine.stored["vell"].title == "Another"
@@ -201,7 +201,7 @@ def test_names_are_given_and_taken_away(client, engine):
 
 def test_listing_goes_page_by_page_and_finds_words(client, engine):
     """The next page is a link; a search that finds nothing says what to do."""
-    engine.add_documents([CorpusDocument(f"d{number:02}", f"Pier {number}") for number in range(30)])
+    engine.add([CorpusDocument(f"d{number:02}", f"Pier {number}") for number in range(30)])
     first = soup(client.get("/documents"))
     second = soup(client.get(first.select_one("a[rel=next]")["href"]))
 
@@ -214,7 +214,7 @@ def test_listing_goes_page_by_page_and_finds_words(client, engine):
 def test_documents_are_listed_under_a_filter_and_show_their_fields(client, engine):
     """The filter stays in its box and in the links; one that cannot be asked is explained in its place."""
     fields = {"source": "manual", "tags": ["long", "new"], "open": True, "<b>": {"x": 1}}
-    engine.add_documents([CorpusDocument(f"m{n:02}", "Manual", meta=fields) for n in range(30)])
+    engine.add([CorpusDocument(f"m{n:02}", "Manual", meta=fields) for n in range(30)])
     page = soup(client.get("/documents", query_string={"where": "source = 'manual'"}))
     refused = client.get("/documents?where=source")
     document = soup(client.get("/document?id=m00"))
@@ -238,9 +238,7 @@ def test_the_way_back_stays_on_this_page(client, back):
 
 def test_the_source_is_a_link_only_when_it_is_of_the_web(client, engine):
     """A document may say anything about its source."""
-    engine.add_documents(
-        [CorpusDocument("bad", "Bad", "javascript:alert(1)"), CorpusDocument("good", "Good", "https://e.org")]
-    )
+    engine.add([CorpusDocument("bad", "Bad", "javascript:alert(1)"), CorpusDocument("good", "Good", "https://e.org")])
 
     assert not soup(client.get("/document?id=bad")).select("a[rel*=external]")
     assert soup(client.get("/document?id=good")).select_one("a[rel*=external]")["href"] == "https://e.org"
@@ -253,11 +251,11 @@ def test_status_shows_counts_commits_and_the_verification(client, engine):
     assert "Every byte is being read" in text(client.get("/status"))
 
     report = VerifyReport(engine.path, False, 8, 5, 9, 1, 0, ())
-    engine.verification = VerifyState("done", "2026-01-02T03:04:05+00:00", "2026-01-02T03:04:09+00:00", report)
+    engine.verification.state = VerifyState("done", "2026-01-02T03:04:05+00:00", "2026-01-02T03:04:09+00:00", report)
     assert "Everything is what was written" in text(client.get("/status"))
 
     findings = (Finding("segments/<b>", "is damaged", "error"),)
-    engine.verification = replace(engine.verification, report=replace(report, findings=findings))
+    engine.verification.state = replace(engine.verification.state, report=replace(report, findings=findings))
     shown = text(client.get("/status"))
     assert "Something is not what was written" in shown and "restore a backup" in shown
     assert "1.9 MiB" in shown and "2026-01-02 03:04:05 UTC" in shown
@@ -277,7 +275,7 @@ def test_no_other_site_can_change_anything(client, engine, path, headers):
     response = client.post(path, data={"id": "vell", "title": "x", "text": "y"}, headers=headers)
 
     assert response.status_code == 403 and response.mimetype == "text/html"
-    assert set(engine.stored) == {"vell"} and engine.verification.state == "never"
+    assert set(engine.stored) == {"vell"} and engine.verification.state.state == "never"
 
 
 def test_pages_keep_browsers_sending_their_origin(client):

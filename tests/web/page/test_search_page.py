@@ -9,6 +9,7 @@ from bs4 import BeautifulSoup
 
 from kbengine.errors import CorruptError, LockedError, QueryTooLongError, StorageFullError
 from kbengine.inputs import Mention, Question
+from storage.tuned_files import RECORD_FILE
 from tests.web.page.fake_engine import FakeEngine, answer, evidence, task_answer
 from web.errors import DeadlineError, QueueFullError, StoppingError
 
@@ -99,19 +100,27 @@ def test_what_was_chosen_is_open_and_named(client):
     assert '"strategy": "sfs"' in page.select_one("#code-curl").text
 
 
-def test_query_encoders_are_offered_where_there_are_some(client, engine):
+def store_encoders(engine, folder, *names):
+    """Let the knowledge base be in a folder in which tuned encoders are stored."""
+    for name in names:
+        (folder / "encoders" / name).mkdir(parents=True)
+        (folder / "encoders" / name / RECORD_FILE).touch()
+    engine.path = folder
+
+
+def test_query_encoders_are_offered_where_there_are_some(client, engine, tmp_path):
     """Without tuned ones there is no choice; an address that names one keeps it chosen."""
     assert not soup(client.get("/?q=x")).select("select[name=encoder]")
-    engine.tuned_encoders = ["dialogue", "linking"]
+    store_encoders(engine, tmp_path, "dialogue", "linking")
     menu = soup(client.get("/?q=x&encoder=linking")).select_one("select[name=encoder]")
 
     assert [option["value"] for option in menu.select("option")] == ["", "dialogue", "linking"]
     assert [option["value"] for option in menu.select("option[selected]")] == ["linking"]
 
 
-def test_strategies_and_encoders_can_be_compared(client, engine):
+def test_strategies_and_encoders_can_be_compared(client, engine, tmp_path):
     """Each side has its own."""
-    engine.tuned_encoders = ["linking"]
+    store_encoders(engine, tmp_path, "linking")
     page = soup(client.get("/compare?q=x&strategy=dense&b_strategy=sfs&b_encoder=linking"))
 
     assert [(options.strategy, options.encoder) for _, options in engine.asked] == [("dense", None), ("sfs", "linking")]
@@ -155,7 +164,7 @@ def test_a_probability_is_shown_when_there_is_one(client, engine):
 def test_a_threshold_is_offered_where_there_are_probabilities(client, engine):
     """Without a calibration nothing could reach it; a link that has one still shows what is wrong."""
     assert soup(client.get("/")).select_one("input[name=threshold]")
-    engine.calibrated_tasks = frozenset()
+    engine.calibrations.tasks = frozenset()
 
     assert not soup(client.get("/")).select_one("input[name=threshold]")
     assert soup(client.get("/?q=x&threshold=0.5")).select_one("input[name=threshold]")["value"] == "0.5"

@@ -16,7 +16,7 @@ from storage.errors import InvalidOptionError, UsageError
 from storage.field_rows import shown_fields
 from web import limits
 from web.guards import FORM_TYPES, body
-from web.library import DocumentPage
+from web.listing import Page, document_copy, list_documents, stored_document
 from web.page.answer_view import document_address, safe_source
 from web.page.asking import Asking
 from web.page.naming import other_names
@@ -26,6 +26,7 @@ from web.page.uploads import ACCEPTED, pasted_document, uploaded_documents
 from web.service import current_service
 
 if TYPE_CHECKING:
+    from storage.records import DocumentRecord
     from web.engine import Engine
 
 LISTED = 25
@@ -54,7 +55,8 @@ def add() -> BaseResponse:
                 f"the knowledge base has a document {known[0]!r} already; give another id, or tick 'Replace'"
             )
         token = form.get("operation", "")
-        commit = engine.add_documents(added, f"page-{token}" if token.isalnum() and len(token) <= 64 else None)
+        name = f"page-{token}" if token.isalnum() and len(token) <= 64 else None
+        commit = engine.writes.run(engine.knowledge_base.add, added, op_id=name)
     except UsageError as error:
         problem = problem_of(error)
         return _listing(problem=problem, form=dict(form.items()), status=problem.status)
@@ -65,8 +67,8 @@ def add() -> BaseResponse:
 
 def document() -> Response:
     """Return the page of one document: what is stored of it, and how to delete it."""
-    engine = current_service().engine
-    stored = engine.document(request.args.get("id", ""))
+    kb = current_service().engine.knowledge_base
+    stored = stored_document(kb, request.args.get("id", ""))
     added = request.args.get("added", "")
     values = {
         "section": "page.documents",
@@ -74,7 +76,7 @@ def document() -> Response:
         "passages": stored.passages,
         "source": safe_source(stored.record.url),
         "fields": shown_fields(stored.record.meta),
-        "names": other_names(engine, stored.record.doc_id),
+        "names": other_names(kb, stored.record.doc_id),
         "max_name": MAX_ALIAS_CHARS,
         "added_at": added if added.isascii() and added.isdigit() else None,
         "back": _back(request.args.get("back", "")),
@@ -87,8 +89,8 @@ def document() -> Response:
 def delete() -> BaseResponse:
     """Return the way back after the document was deleted; it can be brought back for a while."""
     engine = current_service().engine
-    document = engine.document_copy(request.form.get("id", ""))
-    commit = engine.delete_documents([document.doc_id])
+    document = document_copy(engine.knowledge_base, request.form.get("id", ""))
+    commit = engine.writes.run(engine.knowledge_base.delete, [document.doc_id])
     token = current_page_state().recently_deleted.keep(Deleted(document, commit.generation))
     back = _back(request.form.get("back", ""))
     return redirect(url_for("page.documents", deleted=token, back=back or None), 303)
@@ -104,7 +106,7 @@ def restore() -> BaseResponse:
         raise UnknownDocumentError("the deleted document is not kept any more; add it anew on the documents page")
     if _is_taken(engine, deleted.document.doc_id):
         raise CorpusError(f"there is a document {deleted.document.doc_id!r} again already; nothing was brought back")
-    commit = engine.add_documents([deleted.document])
+    commit = engine.writes.run(engine.knowledge_base.add, [deleted.document])
     kept.forget(token)
     return redirect(f"{document_address(deleted.document.doc_id)}&added={commit.generation}", 303)
 
@@ -113,9 +115,10 @@ def _listing(*, problem: Any = None, form: dict[str, str] | None = None, status:
     service = current_service()
     query = request.args.get("q", "").strip()[: limits.TEXT_CHARS]
     where = request.args.get("where", "").strip()
-    found, refused = DocumentPage((), None), None
+    found: Page[DocumentRecord] = Page()
+    refused = None
     try:
-        found = service.engine.documents(query or None, LISTED, request.args.get("page") or None, where or None)
+        found = list_documents(service.engine.knowledge_base, query, LISTED, request.args.get("page", ""), where)
     except InvalidOptionError as error:
         refused = error.message
     token = request.args.get("deleted", "")
@@ -125,7 +128,7 @@ def _listing(*, problem: Any = None, form: dict[str, str] | None = None, status:
         "query": query,
         "where": where,
         "refused": refused,
-        "documents": [(record, document_address(record.doc_id)) for record in found.documents],
+        "documents": [(record, document_address(record.doc_id)) for record in found.items],
         "next_page": found.next_page_token,
         "is_first_page": "page" not in request.args,
         "total": service.engine.info().documents,
@@ -157,7 +160,7 @@ def _pasted(engine: Engine) -> CorpusDocument:
 
 def _is_taken(engine: Engine, doc_id: str) -> bool:
     try:
-        engine.document(doc_id)
+        stored_document(engine.knowledge_base, doc_id)
     except UnknownDocumentError:
         return False
     return True
