@@ -19,9 +19,11 @@ from kbengine.search.query import Query, SearchOptions
 from storage.alias_records import NewAlias
 
 if TYPE_CHECKING:
+    from kbengine.build.sync import SyncOptions, SyncReport
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
     from kbengine.encoders.tuned_info import TunedInfo
+    from kbengine.progress import ProgressSink
     from kbengine.search.results import SearchResult
     from kbengine.search.searcher import KeyOf, Searcher
     from storage.alias_changes import AliasChange
@@ -244,6 +246,21 @@ class KnowledgeBase:
         with self._write_lock:
             commit: Commit = self._open_writer().add(chunk.documents, replace=replace, op_id=op_id)
         return commit
+
+    def sync(self, options: SyncOptions, *, progress: ProgressSink | None = None) -> SyncReport:
+        """Return what was done to bring the documents of a folder or feed in step with it: added, replaced, deleted.
+
+        Raises:
+            CorpusError: it cannot be read, is empty, or has lost so much that it has to be confirmed (`SyncOptions`).
+            DuplicateDocumentError: a document of the same id came from elsewhere, and `adopt` is not set.
+            LockedError: another process is writing.
+        """
+        from kbengine.build.sync import sync_into
+
+        with self._write_lock:
+            return sync_into(
+                self._open_writer(), self._reader, options, encoder=lambda: self.encoder, progress=progress
+            )
 
     def delete(self, doc_ids: Sequence[str], *, op_id: str | None = None) -> Commit:
         """Return the commit that deleted the documents: none of them is in an answer from the next query on.

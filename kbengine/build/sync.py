@@ -19,7 +19,6 @@ from kbengine.build.builder import CorpusOptions, add_documents, build
 from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.corpus.compression import STDIN_NAME
 from kbengine.corpus.origin import origin_of
-from kbengine.corpus.reader import CorpusReading
 from kbengine.corpus.report import CorpusReport
 from kbengine.corpus.seen import SeenIds
 from kbengine.errors import CorpusError, DuplicateDocumentError, EmptyCorpusError, InvalidOptionError
@@ -43,7 +42,8 @@ class SyncOptions:
     """What to keep in step, and what may be done without asking.
 
     Attributes:
-        corpus: the folder or feed. Its `source` names it; by default that is its absolute path.
+        corpus: the folder or feed. Its `source` names it; by default that is its absolute path. Files of folders that
+            cannot be read are passed over in any case: it is known which documents they are, and these stay.
         adopt: take over documents of the same id that came from elsewhere, instead of refusing them.
         allow_empty: delete all documents of the source when it holds none or is not there.
         delete_most: delete more than half of the source's documents (from eleven on).
@@ -66,20 +66,16 @@ class SyncOptions:
                     f"{len(corpus.paths)} paths and no name for them; name the source with --source (source=)"
                 )
             # Not resolved: a link to the newest copy of a folder stays the same source.
-            name = os.path.abspath(corpus.paths[0])  # noqa: PTH100
-            object.__setattr__(self, "corpus", replace(corpus, source=name))
+            corpus = replace(corpus, source=os.path.abspath(corpus.paths[0]))  # noqa: PTH100
         elif not corpus.source.strip():
             raise InvalidOptionError(f"the name of the source is {corpus.source!r}, wanted some text")
+        skip_bad = corpus.skip_bad or all(path.is_dir() for path in corpus.paths)
+        object.__setattr__(self, "corpus", replace(corpus, skip_bad=skip_bad))
 
     @property
     def source(self) -> str:
         """Return the source's name."""
         return str(self.corpus.source)
-
-    @property
-    def reads_folders(self) -> bool:
-        """Tell whether only folders are read: a file that cannot be read has a known id there, and is passed over."""
-        return all(path.is_dir() for path in self.corpus.paths)
 
 
 @dataclass
@@ -108,11 +104,6 @@ class SyncReport:
     created: bool = False
     corpus: CorpusReport | None = None
     elapsed_s: float = 0.0
-
-    @property
-    def differs(self) -> bool:
-        """Tell whether there is anything to do."""
-        return bool(self.added or self.changed or self.deleted)
 
     def facts(self) -> dict[str, Any]:
         """Return the report as plain JSON values; a dry run names the documents."""
@@ -153,7 +144,7 @@ def sync(
         return _created(path, options, encoder, progress)
     with KBReader.open(path) as reader:
         if options.dry_run:
-            return compared(reader, options, progress=progress)
+            return _compared(reader, options, progress)
         with KBWriter.open(path) as writer:
             return sync_into(writer, reader, options, encoder=encoder, progress=progress)
 
@@ -168,19 +159,19 @@ def sync_into(
 ) -> SyncReport:
     """Return what was done to bring an open knowledge base in step with the source; see `sync`."""
     began = time.perf_counter()
-    report = compared(reader, options, progress=progress)
-    wanted = {*report.added, *report.changed}
+    report = _compared(reader, options, progress)
+    wanted = set() if options.dry_run else {*report.added, *report.changed}
     if wanted:
-        reading = _read(options)
+        reading = options.corpus.read()
         documents = (pair for pair in reading if pair[0].doc_id in wanted)
         add_documents(writer, documents, reading, encoder=encoder(), progress=progress)
-    if report.deleted:
+    if report.deleted and not options.dry_run:
         writer.delete(report.deleted)
     report.elapsed_s = time.perf_counter() - began
     return report
 
 
-def compared(reader: KBReader, options: SyncOptions, *, progress: ProgressSink | None = None) -> SyncReport:
+def _compared(reader: KBReader, options: SyncOptions, progress: ProgressSink | None) -> SyncReport:
     """Return how the source and the knowledge base differ, which `sync` puts right; raises as that does."""
     began = time.perf_counter()
     report = SyncReport(options.source, dry_run=options.dry_run)
@@ -188,7 +179,7 @@ def compared(reader: KBReader, options: SyncOptions, *, progress: ProgressSink |
     foreign: dict[str, str | None] = {}
     unreadable: set[str] = set()
     try:
-        reading = _read(options)
+        reading = options.corpus.read()
         progress = progress or NoProgress()
         progress.begin("comparing", reading.report.bytes_total or None, "")
         done_bytes = 0
@@ -232,11 +223,6 @@ def compared(reader: KBReader, options: SyncOptions, *, progress: ProgressSink |
     return report
 
 
-def _read(options: SyncOptions) -> CorpusReading:
-    corpus = options.corpus
-    return replace(corpus, skip_bad=corpus.skip_bad or options.reads_folders).read()
-
-
 def _is_new(path: Path) -> bool:
     """Tell whether the knowledge base is still to be made, or its making was interrupted."""
     from storage.reader import KBReader
@@ -253,12 +239,11 @@ def _created(
     """Build the knowledge base, or go on with that; the documents are those of the source from the beginning."""
     began = time.perf_counter()
     report = SyncReport(options.source, dry_run=options.dry_run, created=not options.dry_run)
-    reading = _read(options)
+    reading = options.corpus.read()
     report.added = [document.doc_id for document, _ in reading]
     report.corpus = reading.report
     if not options.dry_run:
-        corpus = replace(options.corpus, skip_bad=options.corpus.skip_bad or options.reads_folders)
-        build(corpus, path, encoder=encoder(), filter_options=DEFAULT_FILTER, progress=progress)
+        build(options.corpus, path, encoder=encoder(), filter_options=DEFAULT_FILTER, progress=progress)
     report.elapsed_s = time.perf_counter() - began
     return report
 

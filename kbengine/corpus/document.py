@@ -116,26 +116,11 @@ class SourcePosition:
             raise CorpusError(
                 f"a corpus position has the keys {sorted(value)}, wanted {sorted(wanted)}; start the build anew"
             )
-        texts: dict[str, str] = {}
-        numbers: dict[str, int] = {}
         for name, part in value.items():
-            if name in ("file", "doc_id") and isinstance(part, str):
-                texts[name] = part
-            elif name not in ("file", "doc_id") and type(part) is int and part >= 0:
-                numbers[name] = part
-            else:
+            is_right = isinstance(part, str) if name in ("file", "doc_id") else type(part) is int and part >= 0
+            if not is_right:
                 raise CorpusError(f"a corpus position has {name} = {part!r}; start the build anew")
-        return cls(
-            file_index=numbers["file_index"],
-            file=texts["file"],
-            record=numbers["record"],
-            doc_id=texts["doc_id"],
-            bytes_read=numbers["bytes_read"],
-            documents=numbers["documents"],
-            passages=numbers["passages"],
-            textless_documents=numbers["textless_documents"],
-            bad_records=numbers["bad_records"],
-        )
+        return cls(**value)  # type: ignore[arg-type]  # the types were just checked
 
 
 @dataclass(frozen=True, slots=True)
