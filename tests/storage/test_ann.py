@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from storage.ann import AnnOptions, TokenAnn, ann_path, build_ann, load_ann
-from storage.codes import common_scale, dequantise, quantise
+from storage.codes import common_scale, dequantise
 from storage.errors import InvalidOptionError, UsageError
-from storage.postings import build_postings
-from storage.segment import Segment, SegmentArrays, open_segment, segment_path, write_segment
+from storage.segment import Segment
+from tests.storage.segment_arrays import segment_arrays, write_and_open
 
 D = 16
 N = 3000
@@ -32,38 +32,19 @@ def clustered(n: int, *, seed: int) -> NDArray[np.float32]:
 
 def make_segment(directory: Path, vectors: NDArray[np.float32]) -> Segment:
     """A segment of one passage per ten of these token vectors."""
-    n = len(vectors)
-    counts = np.full(-(-n // 10), 10, dtype=np.uint32)
-    counts[-1] = n - 10 * (len(counts) - 1)
-    ends = np.cumsum(counts, dtype=np.int64)
+    counts = np.full(-(-len(vectors) // 10), 10)
+    counts[-1] = len(vectors) - 10 * (len(counts) - 1)
     scale = common_scale(vectors, coverage=0.98)
-    codes, scales = quantise(vectors, scale)
-    passage_codes, passage_scales = quantise(vectors[::10], scale)
-    postings = build_postings([("", "")] * len(counts))
-    arrays = SegmentArrays(
-        codes=codes,
-        scales=scales,
-        token_ordinals=np.zeros(n, dtype=np.uint32),
-        filter_logits=np.zeros((n, 2), dtype=np.float16),
-        passage_ids=np.arange(len(counts)),
-        document_ids=np.arange(len(counts)),
-        first_token_ids=ends - counts,
-        first_rows=ends - counts,
-        token_counts=counts,
-        passage_codes=passage_codes,
-        passage_scales=passage_scales,
-        terms=postings.terms,
-        posting_starts=postings.posting_starts,
-        posting_passages=postings.posting_passages,
-        posting_counts=postings.posting_counts,
-        passage_lengths=postings.passage_lengths,
-        d=D,
-        token_scale=scale,
+    arrays = segment_arrays(
+        vectors,
+        vectors[::10],
+        counts.tolist(),
+        texts=[("", "")] * len(counts),
+        scale=scale,
         passage_scale=scale,
-        encoder="feed",
+        rng=np.random.default_rng(0),
     )
-    file = write_segment(directory, arrays)
-    return open_segment(segment_path(directory, file.name), file)
+    return write_and_open(directory, arrays)
 
 
 @pytest.fixture(scope="module")

@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from storage.codes import quantise
 from storage.durable import hash_file
 from storage.errors import CorruptError, StateError, UsageError
-from storage.postings import build_postings
 from storage.segment import Segment, SegmentArrays, SegmentFile, open_segment, segment_path, write_segment
 from storage.segment_merge import merge_segments
+from tests.storage.segment_arrays import WORDS, segment_arrays, write_and_open
 
 D = 8
-_WORDS = ["river", "stone", "gold", "night", "city", "bridge", "king", "winter", "garden", "letter"]
 
 
 def make_arrays(
@@ -31,41 +29,20 @@ def make_arrays(
 ) -> SegmentArrays:
     """A small segment with these numbers of rows per passage and random vectors and texts."""
     rng = np.random.default_rng(seed)
-    token_counts = np.array(counts, dtype=np.uint32)
-    n, p = int(token_counts.sum()), len(counts)
-    ends = np.cumsum(token_counts, dtype=np.int64)
-    codes, scales = quantise(rng.normal(size=(n, D)).astype(np.float32), 0.02)
-    passage_codes, passage_scales = quantise(rng.normal(size=(p, D)).astype(np.float32), 0.02)
-    texts = [("Title", " ".join(rng.choice(_WORDS, size=rng.integers(0, 12)))) for _ in range(p)]
-    postings = build_postings(texts)
-    return SegmentArrays(
-        codes=codes,
-        scales=scales,
-        token_ordinals=rng.integers(0, 200, size=n).astype(np.uint32),
-        filter_logits=rng.normal(size=(n, 2)).astype(np.float16),
-        passage_ids=np.arange(first_passage_id, first_passage_id + p, dtype=np.int64),
-        document_ids=np.arange(p, dtype=np.int64) // 2,
-        first_token_ids=first_token_id + ends - token_counts,
-        first_rows=ends - token_counts,
-        token_counts=token_counts,
-        passage_codes=passage_codes,
-        passage_scales=passage_scales,
-        terms=postings.terms,
-        posting_starts=postings.posting_starts,
-        posting_passages=postings.posting_passages,
-        posting_counts=postings.posting_counts,
-        passage_lengths=postings.passage_lengths,
-        d=D,
-        token_scale=0.02,
+    n, p = sum(counts), len(counts)
+    vectors, passage_vectors = (rng.normal(size=(rows, D)).astype(np.float32) for rows in (n, p))
+    return segment_arrays(
+        vectors,
+        passage_vectors,
+        counts,
+        texts=[("Title", " ".join(rng.choice(WORDS, size=rng.integers(0, 12)))) for _ in range(p)],
+        scale=0.02,
         passage_scale=0.02,
-        encoder="feed",
+        rng=rng,
+        first_token_id=first_token_id,
+        first_passage_id=first_passage_id,
+        document_ids=np.arange(p, dtype=np.int64) // 2,
     )
-
-
-def write_and_open(directory: Path, arrays: SegmentArrays) -> Segment:
-    """The segment, written and opened again."""
-    file = write_segment(directory, arrays)
-    return open_segment(segment_path(directory, file.name), file)
 
 
 def arrays_of(content: SegmentArrays) -> dict[str, NDArray[Any]]:

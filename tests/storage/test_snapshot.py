@@ -15,15 +15,14 @@ from storage.ann import AnnOptions
 from storage.code_block import BlockPart, CodeBlock
 from storage.codes import dequantise, quantise
 from storage.errors import CorruptError, UsageError
-from storage.postings import build_postings
-from storage.segment import SegmentArrays, segment_path, write_segment
+from storage.segment import segment_path, write_segment
 from storage.snapshot import LoadedSegment, Snapshot, load_segment
+from tests.storage.segment_arrays import WORDS, segment_arrays
 
 D = 12
 SCALE = 0.03125
 NONE_DEAD = np.empty(0, dtype=np.int64)
 OPTIONS = AnnOptions(exact_below_rows=300)
-WORDS = ["river", "stone", "gold", "night", "city", "bridge", "king", "winter", "garden", "letter"]
 
 
 def make_loaded(
@@ -31,36 +30,21 @@ def make_loaded(
 ) -> LoadedSegment:
     """A loaded segment of clustered vectors; documents of two passages each, ids from the passage ids."""
     rng = np.random.default_rng(seed)
-    token_counts = np.array(counts, dtype=np.uint32)
-    n, p = int(token_counts.sum()), len(counts)
-    ends = np.cumsum(token_counts, dtype=np.int64)
+    n, p = sum(counts), len(counts)
     centres = np.random.default_rng(99).normal(size=(10, D))
-    codes, scales = quantise(centres[rng.integers(10, size=n)] + 0.3 * rng.normal(size=(n, D)), SCALE)
+    vectors = centres[rng.integers(10, size=n)] + 0.3 * rng.normal(size=(n, D))
     passage_vectors = rng.normal(size=(p, D))
     passage_vectors /= np.linalg.norm(passage_vectors, axis=1, keepdims=True)
-    passage_codes, passage_scales = quantise(passage_vectors, 0.0078125)
-    postings = build_postings([("", " ".join(rng.choice(WORDS, size=6))) for _ in range(p)])
-    arrays = SegmentArrays(
-        codes=codes,
-        scales=scales,
-        token_ordinals=rng.integers(0, 200, size=n).astype(np.uint32),
-        filter_logits=rng.normal(size=(n, 2)).astype(np.float16),
-        passage_ids=np.arange(first_passage_id, first_passage_id + p),
-        document_ids=np.arange(first_passage_id, first_passage_id + p) // 2,
-        first_token_ids=first_token_id + ends - token_counts,
-        first_rows=ends - token_counts,
-        token_counts=token_counts,
-        passage_codes=passage_codes,
-        passage_scales=passage_scales,
-        terms=postings.terms,
-        posting_starts=postings.posting_starts,
-        posting_passages=postings.posting_passages,
-        posting_counts=postings.posting_counts,
-        passage_lengths=postings.passage_lengths,
-        d=D,
-        token_scale=SCALE,
+    arrays = segment_arrays(
+        vectors,
+        passage_vectors,
+        counts,
+        texts=[("", " ".join(rng.choice(WORDS, size=6))) for _ in range(p)],
+        scale=SCALE,
         passage_scale=0.0078125,
-        encoder="feed",
+        rng=rng,
+        first_token_id=first_token_id,
+        first_passage_id=first_passage_id,
     )
     file = write_segment(directory, arrays)
     return load_segment(segment_path(directory, file.name), file, directory, OPTIONS)
