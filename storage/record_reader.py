@@ -96,22 +96,6 @@ class RecordReader:
             statement = select(table).where(table.c.document_id == document_id).order_by(table.c.passage_id)
             return [passage_record(row) for row in connection.execute(statement).mappings()]
 
-    def passage_of_token(self, token_id: int) -> PassageRecord | None:
-        """The passage that a token id belongs to, None when no stored passage has it."""
-        table = schema.passages
-        statement = (
-            select(table)
-            .where(table.c.first_token_id <= token_id, table.c.token_count > 0)
-            .order_by(table.c.first_token_id.desc())
-            .limit(1)
-        )
-        with translated(self.path), self._engine.connect() as connection:
-            row = connection.execute(statement).mappings().first()
-        if row is None:
-            return None
-        passage = passage_record(row)
-        return None if passage.characters(token_id, token_id) is None else passage
-
     def document_names(self, document_id: int) -> DocumentNames:
         """The aliases that a document was given, and its links, as they can be given again."""
         with translated(self.path), self._engine.connect() as connection:

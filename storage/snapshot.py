@@ -12,20 +12,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.ann import AnnKind, AnnOptions, Progress, TokenAnn, load_ann
+from storage.ann import AnnKind, TokenAnn
 from storage.code_block import CodeBlock
 from storage.codes import dequantise, quantise
 from storage.errors import CorruptError, UsageError
 from storage.exact import Found, best_of, check_queries, empty_found
 from storage.liveness import Liveness
 from storage.postings import Bm25Options, LexicalView
-from storage.segment import Segment, SegmentFile, open_segment
+from storage.segment import Segment
 from storage.sparse_scores import SparseQuery, sparse_scores
 
 # Rows of small segments copied together for one scan; more than that are scanned where they lie.
@@ -41,20 +40,6 @@ class LoadedSegment:
     segment: Segment
     token_ann: TokenAnn
     passage_ann: TokenAnn
-
-
-def load_segment(
-    path: Path,
-    expected: SegmentFile,
-    index_directory: Path,
-    options: AnnOptions | None = None,
-    *,
-    progress: Progress | None = None,
-) -> LoadedSegment:
-    """The segment file, checked whole, with its searches (built and written to `index_directory` if need be)."""
-    segment = open_segment(path, expected)
-    token_ann = load_ann(index_directory, segment, "tokens", options, progress=progress)
-    return LoadedSegment(segment, token_ann, load_ann(index_directory, segment, "passages", options))
 
 
 class Snapshot:
@@ -136,27 +121,6 @@ class Snapshot:
         ids: NDArray[np.int64] = self.first_token_ids[passages] + self._numbers(rows, passages)
         return ids
 
-    def rows_of_token_ids(self, token_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row of each token id, int64 of the same shape; −1 where no segment stores that token."""
-        if self.n_passages == 0:
-            return np.full(token_ids.shape, -1, dtype=np.int64)
-        passages = np.searchsorted(self.first_token_ids, token_ids, side="right") - 1
-        offsets = token_ids - self.first_token_ids[passages]
-        low = self.first_rows[passages]
-        high = np.where(passages >= 0, low + self.token_counts[passages], low)
-        if not self._is_numbered:
-            return np.where((passages >= 0) & (low + offsets < high), low + offsets, -1)
-        # Binary search in all passages at once: numbers rise within a passage.
-        end = high
-        while (low < high).any():
-            middle = (low + high) // 2
-            open_ = low < high
-            below = open_ & (self._numbers(np.where(open_, middle, 0), np.where(open_, passages, 0)) < offsets)
-            low, high = np.where(below, middle + 1, low), np.where(open_ & ~below, middle, high)
-        there = low < end
-        there[there] = self._numbers(low[there], passages[there]) == offsets[there]
-        return np.where(there, low, -1)
-
     def _numbers(self, rows: NDArray[np.int64], passages: NDArray[np.int64]) -> NDArray[np.int64]:
         """Token id of each row less the first token id of its passage, int64 of the same shape."""
         numbers = rows - self.first_rows[passages]
@@ -169,13 +133,6 @@ class Snapshot:
                 chosen = owners == owner
                 numbers[chosen] = stored[rows[chosen] - self._row_starts[owner]]
         return numbers
-
-    def passages_of_ids(self, passage_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The passage index of each passage id, int64 of the same shape; −1 where no segment has it."""
-        if self.n_passages == 0:
-            return np.full(passage_ids.shape, -1, dtype=np.int64)
-        passages = np.minimum(np.searchsorted(self.passage_ids, passage_ids), self.n_passages - 1)
-        return np.where(self.passage_ids[passages] == passage_ids, passages, -1)
 
     def passages_of_document(self, document_id: int) -> range:
         """The passage indices of a live document; empty for one that the snapshot does not hold or shows as deleted.

@@ -83,8 +83,9 @@ def content(path: Path) -> dict[str, tuple[str, ...]]:
             found[document.doc_id] = tuple(passage.text for passage in passages)
             for passage in passages:
                 live += 1
-                (index,) = snapshot.passages_of_ids(np.array([passage.passage_id]))
-                assert index >= 0, f"passage {passage.passage_id} is in no segment"
+                (found_at,) = np.nonzero(snapshot.passage_ids == passage.passage_id)
+                assert len(found_at) == 1, f"passage {passage.passage_id} is in {len(found_at)} segments"
+                index = int(found_at[0])
                 assert snapshot.live_passages[index]
                 rows = snapshot.first_rows[index] + np.arange(snapshot.token_counts[index])
                 codes, scales = snapshot.gather(rows)

@@ -56,7 +56,7 @@ def tokens(path: Path) -> dict[int, Token]:
         snapshot = reader.snapshot()
         rows = np.arange(snapshot.n_rows)
         ids = snapshot.token_ids_of_rows(rows)
-        np.testing.assert_array_equal(snapshot.rows_of_token_ids(ids), rows)
+        assert (np.diff(ids) > 0).all()
         passages = snapshot.passage_ids[snapshot.passages_of_rows(rows)].tolist()
         ordinals = snapshot.token_ordinals(rows).tolist()
         logits = snapshot.filter_logits(rows).max(axis=1).tolist()
@@ -152,13 +152,11 @@ def test_a_reader_goes_on_with_its_snapshot_and_sees_the_new_one(kb: Path) -> No
         new = reader.snapshot()
         assert new.n_rows == done.rows < n_rows
         gone = np.setdiff1d(old.token_ids_of_rows(np.arange(n_rows)), new.token_ids_of_rows(np.arange(new.n_rows)))
-        assert (new.rows_of_token_ids(gone) == -1).all()
-        assert reader.passage_of_token(int(gone[0])) is None
         kept = int(new.token_ids_of_rows(np.array([3]))[0])
-        passage = reader.passage_of_token(kept)
-        assert passage is not None
+        passage_id = int(new.passage_ids[new.passages_of_rows(np.array([3]))[0]])
+        passage = reader.passages([passage_id])[passage_id]
+        assert passage.characters(kept, kept) is not None
         assert passage.characters(kept, int(gone[0])) is None
-        assert passage.passage_id == new.passage_ids[new.passages_of_rows(np.array([3]))[0]]
 
 
 def test_damaged_filtered_segments_are_encoded_again_with_the_same_tokens(kb: Path) -> None:

@@ -157,9 +157,8 @@ def test_documents_without_passages_and_passages_without_kept_tokens_are_stored(
     with KBReader.open(tmp_path / "kb") as reader:
         assert [document.doc_id for document in reader.list_documents()] == ["a", "bare", "silent"]
         assert reader.snapshot().token_counts.tolist() == [0, 2]
-        found = reader.passage_of_token(1)
-        assert found is not None and found.text == "cedar delta ember"
-        assert reader.passage_of_token(999) is None
+        (passage_id,) = reader.snapshot().passage_ids[reader.snapshot().passages_of_rows(np.array([0]))].tolist()
+        assert reader.passages([passage_id])[passage_id].text == "cedar delta ember"
     assert verify(tmp_path / "kb", deep=True).clean
 
 
