@@ -13,7 +13,7 @@ from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.corpus.sentences import sentence_spans
 from kbengine.errors import InvalidOptionError
 from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION
-from kbengine.learning.questions.candidates import ANSWER_KINDS, AnswerKind, answer_candidates, title_spans
+from kbengine.learning.questions.candidates import ANSWER_KINDS, AnswerKind, answer_candidates
 from kbengine.learning.questions.words import words_of
 from kbengine.span import Span
 
@@ -145,15 +145,6 @@ def ranked_answers(document: CorpusDocument, options: AnswerOptions) -> list[Ans
                     ranked.append((math.log(chance) / weight, answer))
     ranked.sort(key=lambda item: (-item[0], item[1].place))
     return [answer for _, answer in ranked]
-
-
-def first_mention(document: CorpusDocument) -> tuple[CorpusPassage, Span] | None:
-    """Return where the document's title stands first in its text: what a linked mention of it should find."""
-    for passage in document.passages:
-        spans = title_spans(passage.text, document.title)
-        if spans:
-            return passage, spans[0]
-    return None
 
 
 def fraction(seed: int, *parts: str) -> float:

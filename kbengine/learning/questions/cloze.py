@@ -22,12 +22,11 @@ from kbengine.learning.questions.answers import (
     AnswerOptions,
     Quota,
     check_weights,
-    first_mention,
     random_seed,
     ranked_answers,
 )
 from kbengine.learning.questions.generated import QUESTION_KINDS, GeneratedQuestion, QuestionKind, QuestionsReport
-from kbengine.learning.questions.homes import Home, Homes
+from kbengine.learning.questions.name_index import NameIndex, TitleMention, first_mention
 from kbengine.learning.questions.phrasing import (
     MIN_WORDS,
     cloze_text,
@@ -52,7 +51,7 @@ class ClozeOptions:
     Attributes:
         answers: Which spans get a question.
         mix: How likely each kind of question is, relative to the others, where an answer allows it. Kinds that are not
-            named are not made; "link" needs the homes of the corpus's documents.
+            named are not made; "link" needs an index of the documents' names.
         drop: The least and the most probable share of words dropped; each question draws its own from between.
         title_share: Share of the questions not naming their document that get its title put to them.
         source: The name given to the examples.
@@ -82,17 +81,17 @@ class ClozeOptions:
 class ClozeSource:
     """The cloze generator as a source of questions for documents."""
 
-    def __init__(self, options: ClozeOptions, homes: Homes | None = None) -> None:
-        """Take the options, and the homes of the documents that links may lead to.
+    def __init__(self, options: ClozeOptions, names: NameIndex | None = None) -> None:
+        """Take the options, and the names of the documents that links may lead to.
 
         Raises:
-            InvalidOptionError: links are wanted, and there are no homes.
+            InvalidOptionError: links are wanted, and there are no names.
         """
-        if options.wants_links and homes is None:
-            raise InvalidOptionError('mix wants questions of the kind "link", which need the homes of the documents')
+        if options.wants_links and names is None:
+            raise InvalidOptionError('mix wants questions of the kind "link", which need the names of the documents')
         self.options = options
         self.name = options.source
-        self.homes = homes
+        self.names = names
 
     def questions(self, documents: Sequence[CorpusDocument]) -> list[list[GeneratedQuestion]]:
         """Return the questions of each document, none for excluded ones."""
@@ -103,19 +102,19 @@ class ClozeSource:
         if document.doc_id in options.answers.exclude:
             return []
         quota = Quota(options.answers)
-        home = _home_of(document)
+        own = first_mention(document)
         made: list[GeneratedQuestion] = []
         for answer in ranked_answers(document, options.answers):
             if quota.is_full:
                 break
             if quota.admits(answer):
-                question = self._question(document, answer, home)
+                question = self._question(document, answer, own)
                 if question is not None:
                     quota.count(answer)
                     made.append(question)
         return made
 
-    def _question(self, document: CorpusDocument, answer: Answer, home: Home | None) -> GeneratedQuestion | None:
+    def _question(self, document: CorpusDocument, answer: Answer, own: TitleMention | None) -> GeneratedQuestion | None:
         options = self.options
         id = f"{options.source}:{document.doc_id}:{answer.place}"
         random = Random(random_seed(options.answers.seed, "question", id))
@@ -123,28 +122,27 @@ class ClozeSource:
         while wanted:
             kind = random.choices(wanted, [options.mix[kind] for kind in wanted])[0]
             # A mention is answered where the title stands first, everything else where the answer was cut out.
-            place = Home(document, answer.passage, answer.span)
+            where = (document, answer.passage, answer.span)
             query: TaskInput | None
             if kind in ("mention", "link"):
-                found = home if kind == "mention" else self._linked(document, answer)
+                found = own if kind == "mention" else self._linked(document, answer)
                 query = None if found is None else self._mention(kind, answer, found)
-                place = found or place
+                where = where if found is None else (found.document, found.passage, found.span)
             else:
                 query = self._query(kind, document.title, answer, random)
             if query is not None:
-                where = (place.document, place.passage, place.span)
                 return GeneratedQuestion(id, query, *where, kind, answer.kind, options.source)
             wanted.remove(kind)
         return None
 
-    def _linked(self, document: CorpusDocument, answer: Answer) -> Home | None:
-        """Return the home of the other document that the answer names."""
-        names = answer.kind in ("anchor", "name", "quoted")
-        return self.homes.named(answer.text, within=document) if names and self.homes is not None else None
+    def _linked(self, document: CorpusDocument, answer: Answer) -> TitleMention | None:
+        """Return where the other document that the answer names is first named."""
+        is_name = answer.kind in ("anchor", "name", "quoted")
+        return self.names.named(answer.text, within=document) if is_name and self.names is not None else None
 
-    def _mention(self, kind: QuestionKind, answer: Answer, home: Home) -> Mention | None:
-        """Return the answer as a mention; one of its own document only where it does not stand in the home itself."""
-        if kind == "mention" and (answer.kind != "title" or home.passage is answer.passage):
+    def _mention(self, kind: QuestionKind, answer: Answer, found: TitleMention) -> Mention | None:
+        """Return the answer as a mention; one of its own document only outside the passage that names it first."""
+        if kind == "mention" and (answer.kind != "title" or found.passage is answer.passage):
             return None
         return answer_mention(answer)
 
@@ -169,9 +167,9 @@ class ClozeSource:
 class ClozeQuestions(Iterator[TrainingExample]):
     """The cloze questions of a corpus, one at a time; `report` counts what was read so far."""
 
-    def __init__(self, corpus: Iterable[CorpusDocument], options: ClozeOptions, homes: Homes | None = None) -> None:
+    def __init__(self, corpus: Iterable[CorpusDocument], options: ClozeOptions, names: NameIndex | None = None) -> None:
         self.report: Final = QuestionsReport()
-        self._iterator: Final = self._all(corpus, ClozeSource(options, homes))
+        self._iterator: Final = self._all(corpus, ClozeSource(options, names))
 
     def __next__(self) -> TrainingExample:
         return next(self._iterator)
@@ -186,32 +184,27 @@ class ClozeQuestions(Iterator[TrainingExample]):
 
 
 def cloze_questions(
-    corpus: Iterable[CorpusDocument], options: ClozeOptions | None = None, *, homes: Homes | None = None
+    corpus: Iterable[CorpusDocument], options: ClozeOptions | None = None, *, names: NameIndex | None = None
 ) -> ClozeQuestions:
     """Return an iterator over the training examples of a corpus, document by document, with a `report` of counts.
 
     The same documents and options give the same examples, whatever the order and whatever else the corpus holds
-    (links also want the same homes); asking for fewer per document gives the first of them.
+    (links also want the same names); asking for fewer per document gives the first of them.
 
     Args:
         corpus: the documents.
         options: how.
-        homes: of the documents that links may lead to, where the mix has links.
+        names: of the documents that links may lead to, where the mix has links.
 
     Raises:
-        InvalidOptionError: links are wanted, and there are no homes.
+        InvalidOptionError: links are wanted, and there are no names.
     """
-    return ClozeQuestions(corpus, options or ClozeOptions(), homes)
+    return ClozeQuestions(corpus, options or ClozeOptions(), names)
 
 
 def with_links(options: ClozeOptions) -> ClozeOptions:
     """Return the options with mentions of other documents among the questions, as likely as those of their own."""
     return replace(options, mix={**options.mix, "link": LINK_WEIGHT})
-
-
-def _home_of(document: CorpusDocument) -> Home | None:
-    found = first_mention(document)
-    return None if found is None else Home(document, *found)
 
 
 def answer_mention(answer: Answer) -> Mention | None:

@@ -16,7 +16,7 @@ from kbengine.learning.questions.answers import AnswerOptions
 from kbengine.learning.questions.cloze import ClozeOptions, ClozeSource
 from kbengine.learning.questions.generate import GenerateOptions, Seq2SeqSource
 from kbengine.learning.questions.generated import GeneratedQuestion
-from kbengine.learning.questions.homes import Homes
+from kbengine.learning.questions.name_index import NameIndex
 from kbengine.learning.questions.round_trip import RoundTripOptions, passes_round_trip
 from kbengine.learning.questions.writing import Keep, QuestionSource, WrittenQuestions, write_questions
 from kbengine.progress import NoProgress, ProgressSink
@@ -67,7 +67,7 @@ def generate_questions(
     """
     source: QuestionSource
     if options.generator == CLOZE:
-        source = ClozeSource(options.cloze, _homes(corpus, options.cloze, progress or NoProgress()))
+        source = ClozeSource(options.cloze, _names(corpus, options.cloze, progress or NoProgress()))
     else:
         source = Seq2SeqSource.load(options.generator, dataclasses.replace(options.model, device=options.device))
     keep, fingerprint = _round_trip(options)
@@ -77,15 +77,15 @@ def generate_questions(
     )
 
 
-def _homes(corpus: CorpusOptions, cloze: ClozeOptions, progress: ProgressSink) -> Homes | None:
-    """Return the homes of the corpus's documents where links are wanted: the corpus is then read twice."""
+def _names(corpus: CorpusOptions, cloze: ClozeOptions, progress: ProgressSink) -> NameIndex | None:
+    """Return the names of the corpus's documents where links are wanted: the corpus is then read twice."""
     if not cloze.wants_links:
         return None
     if "-" in map(str, corpus.paths):
         raise InvalidOptionError("links need the corpus twice, and standard input can be read once; give files")
     reading = read_corpus(corpus.paths, format=corpus.format, skip_bad=corpus.skip_bad)
     progress.begin("reading names", None, "documents")
-    return Homes((document for document, _ in reading), exclude=cloze.answers.exclude)
+    return NameIndex((document for document, _ in reading), exclude=cloze.answers.exclude)
 
 
 def _round_trip(options: QuestionsOptions) -> tuple[Keep | None, str | None]:

@@ -18,7 +18,7 @@ from kbengine.learning.data.reading import DataOptions, TrainingData, read_train
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.questions.answers import AnswerOptions
 from kbengine.learning.questions.cloze import ClozeOptions, cloze_questions, with_links
-from kbengine.learning.questions.homes import Homes
+from kbengine.learning.questions.name_index import NameIndex
 from kbengine.learning.runs.data_section import DataSection
 from kbengine.progress import ProgressSink
 
@@ -73,10 +73,10 @@ def adapt_examples(data: DataSection, *, seed: int) -> Iterator[TrainingExample]
     """Give the cloze questions of the corpus to adapt to."""
     exclude = _excluded(data)
     answers = AnswerOptions(per_document=data.questions_per_document, seed=seed, exclude=exclude)
-    options, homes = ClozeOptions(answers), None
+    options, names = ClozeOptions(answers), None
     if data.link_questions:
-        options, homes = with_links(options), Homes(_documents(data.adapt), exclude=exclude)
-    return cloze_questions(_documents(data.adapt), options, homes=homes)
+        options, names = with_links(options), NameIndex(_documents(data.adapt), exclude=exclude)
+    return cloze_questions(_documents(data.adapt), options, names=names)
 
 
 def _documents(paths: Sequence[Path]) -> Iterator[CorpusDocument]:

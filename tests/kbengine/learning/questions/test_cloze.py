@@ -12,7 +12,7 @@ from kbengine.inputs import Mention, Question, Slot
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.questions.answers import AnswerOptions, fraction, ranked_answers
 from kbengine.learning.questions.cloze import ClozeOptions, cloze_questions, with_links
-from kbengine.learning.questions.homes import Homes
+from kbengine.learning.questions.name_index import NameIndex
 from kbengine.learning.questions.words import words_of
 from kbengine.span import Span
 from storage.alias_records import NewLink
@@ -91,9 +91,9 @@ def test_a_mention_is_answered_by_the_first_one_on_its_page() -> None:
 
 
 def links(*documents: CorpusDocument, exclude: frozenset[str] = frozenset()) -> dict[str, TrainingExample]:
-    """Return the links of the first document by their mention, homes made of all of them."""
+    """Return the links of the first document by their mention, names of all of them."""
     options = ClozeOptions(dataclasses.replace(ALL, exclude=exclude), mix={"link": 1.0})
-    found = cloze_questions(documents[:1], options, homes=Homes(documents, exclude=exclude))
+    found = cloze_questions(documents[:1], options, names=NameIndex(documents, exclude=exclude))
     return {example.query.name: example for example in found if isinstance(example.query, Mention)}
 
 
@@ -119,9 +119,9 @@ def test_names_of_two_documents_and_excluded_ones_are_no_links_and_own_links_dec
     assert links(by_title, SELLA, other)["Port Sella"].doc_id == "sella"
 
 
-def test_links_want_the_homes_of_the_documents() -> None:
+def test_links_want_the_names_of_the_documents() -> None:
     """Without them nothing could be linked to."""
-    with pytest.raises(InvalidOptionError, match="need the homes"):
+    with pytest.raises(InvalidOptionError, match="need the names"):
         cloze_questions([HARROW], with_links(ClozeOptions()))
 
 

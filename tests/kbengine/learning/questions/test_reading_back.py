@@ -10,7 +10,7 @@ from kbengine.learning.data.reading import DataOptions, read_training_files
 from kbengine.learning.questions.answers import AnswerOptions
 from kbengine.learning.questions.cloze import ClozeOptions, cloze_questions
 from kbengine.learning.questions.generation import QuestionsOptions, generate_questions
-from kbengine.learning.questions.homes import Homes
+from kbengine.learning.questions.name_index import NameIndex
 from kbengine.learning.runs.data_section import DataSection
 from kbengine.learning.runs.examples import adapt_examples
 from tests.kbengine.learning.questions.pages import HARROW, SELLA, write_pages
@@ -29,8 +29,8 @@ def test_every_row_becomes_the_example_it_was_made_from(tmp_path: Path) -> None:
     data = read_training_files([out], DataOptions(pages=(pages,)))
 
     assert data.report.unusable.total() == 0
-    homes = Homes([HARROW, SELLA])
-    expected = {each.id: each for each in cloze_questions([HARROW, SELLA], cloze, homes=homes)}
+    names = NameIndex([HARROW, SELLA])
+    expected = {each.id: each for each in cloze_questions([HARROW, SELLA], cloze, names=names)}
     assert {each.id for each in data.examples} == set(expected)
     for example in data.examples:
         made = expected[example.id]

@@ -1,4 +1,4 @@
-"""Where the documents of a corpus are named first: what a mention of them in another document should find."""
+"""An index of the documents of a corpus by their names: what a mention in another document should find."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
-from kbengine.learning.questions.answers import MARKS, first_mention
+from kbengine.learning.questions.answers import MARKS
+from kbengine.learning.questions.candidates import title_spans
 from kbengine.span import Span
 
 MIN_NAME_CHARS: Final = 4
@@ -18,7 +19,7 @@ _QUALIFIER: Final = re.compile(r"\s*\([^)]*\)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class TitleMention:
     """Where a document's title stands first in its text.
 
     Attributes:
@@ -32,7 +33,16 @@ class Home:
     span: Span
 
 
-class Homes:
+def first_mention(document: CorpusDocument) -> TitleMention | None:
+    """Return where the document's title stands first in its text: what a linked mention of it should find."""
+    for passage in document.passages:
+        spans = title_spans(passage.text, document.title)
+        if spans:
+            return TitleMention(document, passage, spans[0])
+    return None
+
+
+class NameIndex:
     """Documents by what other documents call them; only names that mean one document alone.
 
     A name is a title, with or without its qualifier in brackets, or an alias that the corpus gives. One that two
@@ -41,7 +51,7 @@ class Homes:
 
     def __init__(self, documents: Iterable[CorpusDocument], *, exclude: frozenset[str] = frozenset()) -> None:
         """Read the documents once; those to be excluded make names ambiguous but are never what a name means."""
-        self._of_document: dict[str, Home] = {}
+        self._of_document: dict[str, TitleMention] = {}
         self._by_name: dict[str, str | None] = {}
         self._by_title: dict[str, str] = {}
         for document in documents:
@@ -52,16 +62,15 @@ class Homes:
                     self._by_name[name] = None
             found = None if document.doc_id in exclude or _is_marked(document) else first_mention(document)
             if found is not None:
-                passage, span = found
-                bare = dataclasses.replace(document, meta={}, passages=(passage,), aliases=(), links=())
-                self._of_document[document.doc_id] = Home(bare, passage, span)
+                bare = dataclasses.replace(document, meta={}, passages=(found.passage,), aliases=(), links=())
+                self._of_document[document.doc_id] = TitleMention(bare, found.passage, found.span)
 
     def __len__(self) -> int:
         """Return how many documents have a place to be found at."""
         return len(self._of_document)
 
-    def named(self, name: str, *, within: CorpusDocument) -> Home | None:
-        """Return the home of the other document that a name in a document's text means, or None.
+    def named(self, name: str, *, within: CorpusDocument) -> TitleMention | None:
+        """Return where the other document that a name in a document's text means is first named, or None.
 
         Args:
             name: As it stands in the text.
