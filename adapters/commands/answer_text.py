@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
+from storage.field_rows import shown_fields
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -20,7 +21,9 @@ SHOWN_PLACES = 3
 """Further places named after the best one; the rest are counted."""
 
 
-def show_answers(output: Output, names: Sequence[str], answers: Sequence[TaskAnswer]) -> None:
+def show_answers(
+    output: Output, names: Sequence[str], answers: Sequence[TaskAnswer], *, with_fields: bool = False
+) -> None:
     """Write the answer to each request; `names` are the texts that they were asked by."""
     for name, answer in zip(names, answers, strict=True):
         if output.as_json:
@@ -29,18 +32,18 @@ def show_answers(output: Output, names: Sequence[str], answers: Sequence[TaskAns
         if len(answers) > 1:
             place = "" if answer.mention is None else f"  [{answer.mention.start}:{answer.mention.end}]"
             output.line(f"» {name}{place}")
-        show_answer(output, answer)
+        show_answer(output, answer, with_fields=with_fields)
     if answers and not output.as_json:
         timings = ", ".join(f"{name} {value:.1f}" for name, value in answers[0].timings_ms.items())
         output.console.print(f"generation {answers[0].generation}; ms: {timings}", style="dim", markup=False)
 
 
-def show_answer(output: Output, answer: TaskAnswer) -> None:
-    """Write one request's answers as text for people."""
+def show_answer(output: Output, answer: TaskAnswer, *, with_fields: bool = False) -> None:
+    """Write one request's answers as text for people, with the fields of their documents if these are wanted."""
     if answer.status == "no_answer":
         output.line(f"no answer: {why_none(answer)}")
     for each in answer.answers:
-        _show(output, each, is_candidate=answer.status == "no_answer")
+        _show(output, each, is_candidate=answer.status == "no_answer", with_fields=with_fields)
     if answer.truncated:
         output.console.print("the query was cut to what the encoder takes", style="dim", markup=False)
 
@@ -80,7 +83,7 @@ def support_text(answer: Answer) -> str:
     return f"in {passages} passage{'s' if passages > 1 else ''}{of_documents}; also {shown}{more}"
 
 
-def _show(output: Output, answer: Answer, *, is_candidate: bool) -> None:
+def _show(output: Output, answer: Answer, *, is_candidate: bool, with_fields: bool) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -99,6 +102,10 @@ def _show(output: Output, answer: Answer, *, is_candidate: bool) -> None:
     )
     output.console.print(head)
     output.console.print(Padding(_context(best), (0, 0, 0, 4)))
+    fields = "; ".join(f"{name}: {value}" for name, value in shown_fields(best.document.meta)) if with_fields else ""
+    if fields:
+        shown = fields if len(fields) <= CONTEXT_CHARS else f"{fields[: CONTEXT_CHARS - 1]}…"
+        output.console.print(Padding(Text(shown, style="dim"), (0, 0, 0, 4)))
     support = support_text(answer)
     if support:
         output.console.print(Padding(Text(support, style="dim"), (0, 0, 0, 4)))

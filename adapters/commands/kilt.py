@@ -35,6 +35,7 @@ SHOWN_RECORDS = 20
 @option("--batch-size", int, "Search so many records at once.", default=64)
 @option("--effort", EFFORT_NAMES, "Search with this effort.", default="low")
 @option("--strategy", STRATEGY_NAMES, "Take candidates from here; by default hybrid, from everywhere.")
+@option("--where", str, "Search only documents whose fields pass this filter; by default all.")
 @option("--threshold", float, "Leave answers less probable than this blank; by default none is.")
 @option("--resume", bool, "Go on with an unfinished file of the same settings.")
 @option("--overwrite", bool, "Replace a file that is there.")
@@ -50,6 +51,7 @@ def predict(
     batch_size: int,
     effort: Effort,
     strategy: Strategy | None,
+    where: str | None,
     threshold: float | None,
     resume: bool,
     overwrite: bool,
@@ -68,7 +70,9 @@ def predict(
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.progress import progress_for_terminal
 
-    options = PredictOptions(pages, batch_size, effort, None, resume, overwrite, strict, threshold, strategy=strategy)
+    options = PredictOptions(
+        pages, batch_size, effort, None, resume, overwrite, strict, threshold, strategy=strategy, where=where
+    )
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
     with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal() as progress:

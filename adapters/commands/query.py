@@ -53,6 +53,7 @@ class Typed:
 @option("--effort", EFFORT_NAMES, "Search with this effort.", default="normal")
 @option("--nprobe", int, "Read so many lists of each segment's index; by default as --effort says.")
 @option("--strategy", STRATEGY_NAMES, "Take candidates from here; by default hybrid, from everywhere.")
+@option("--where", str, "Search only documents whose fields pass this filter; by default all.")
 @option("--threshold", float, "Refuse answers that are less probable, 0 none; by default the stored threshold.")
 @option("--truncate", bool, "Cut a question that is too long instead of refusing it.")
 @option("--explain", bool, "Show the parts of each score.")
@@ -74,6 +75,7 @@ def query(
     effort: Effort,
     nprobe: int | None,
     strategy: Strategy | None,
+    where: str | None,
     threshold: float | None,
     truncate: bool,
     explain: bool,
@@ -88,6 +90,7 @@ def query(
       kbengine query --kb my-kb --subject "Marie Curie" --relation P19
       kbengine query --kb my-kb --task entity-linking "They met in [START_ENT] Lincoln [END_ENT], Nebraska."
       kbengine query --kb my-kb --text "From Lincoln to Omaha." --span 5:12 --span 16:21
+      kbengine query --kb my-kb --where "source = 'manual' and date >= '2020-01-01'" "How is it repaired?"
       kbengine query --kb my-kb --turn "I love Kafka." --turn "Did he publish much?"
     """
     from adapters.commands.answer_text import show_answers
@@ -107,12 +110,18 @@ def query(
         explain=explain,
         truncate=truncate,
         strategy=strategy,
+        where=where,
         threshold=threshold,
     )
     with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)) as knowledge_base:
         answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
         answers = answerer.answer([request for _, request in named], options)
-    show_answers(Output(sys.stdout, as_json=as_json), [name for name, _ in named], answers)
+    show_answers(
+        Output(sys.stdout, as_json=as_json),
+        [name for name, _ in named],
+        answers,
+        with_fields=explain or where is not None,
+    )
 
 
 def named_requests(typed: Typed) -> list[tuple[str, TaskInput]]:

@@ -66,6 +66,7 @@ class PredictOptions:
     threshold: float | None = None
     encoder: str | None = None
     strategy: Strategy | None = None
+    where: str | None = None
 
     def __post_init__(self) -> None:
         if not MIN_PAGES <= self.pages <= MAX_K:
@@ -194,6 +195,7 @@ def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOpt
             "weights": None if options.weights is None else asdict(options.weights),
             "strategy": options.strategy,
             "threshold": options.threshold,
+            "where": options.where,
         }
     )
 
@@ -402,6 +404,7 @@ def answer_options(options: PredictOptions) -> AnswerOptions:
         truncate=True,
         encoder=options.encoder,
         strategy=options.strategy,
+        where=options.where,
     )
 
 

@@ -46,7 +46,7 @@ class Evidence:
     def to_json(self) -> dict[str, Any]:
         """Return the place as plain JSON values."""
         record: dict[str, Any] = {
-            "document": _document_json(self.document),
+            "document": self.document.to_json(),
             "passage": {
                 "id": self.passage.passage_id,
                 "ordinal": self.passage.ordinal,
@@ -108,7 +108,7 @@ class Answer:
             "unit": self.unit,
             "score": self.score,
             "probability": self.probability,
-            "document": _document_json(self.document),
+            "document": self.document.to_json(),
             "support": self.support,
             "evidence": [each.to_json() for each in self.evidence],
         }
@@ -164,7 +164,3 @@ class TaskAnswer:
             "truncated": self.truncated,
             "timings_ms": {name: round(value, 3) for name, value in self.timings_ms.items()},
         }
-
-
-def _document_json(document: DocumentRef) -> dict[str, Any]:
-    return {"id": document.doc_id, "title": document.title, "url": document.url}

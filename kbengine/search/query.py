@@ -138,6 +138,8 @@ class SearchOptions:
         truncate: Cut a question or slot that is too long for the encoder instead of refusing it.
         strategy: Where candidates come from.
         encoder: The name of an encoder tuned for the knowledge base; None is the one it was opened with.
+        where: A filter over the fields of documents, such as `source = 'manual' and date >= '2020-01-01'`: only
+            documents that pass it are searched.
     """
 
     k: int = 10
@@ -150,6 +152,7 @@ class SearchOptions:
     truncate: bool = False
     strategy: Strategy | None = None
     encoder: str | None = None
+    where: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MAX_K:
@@ -164,6 +167,8 @@ class SearchOptions:
             raise InvalidOptionError(f"nprobe is {self.nprobe}, wanted 1 or more (or leave it out)")
         if self.max_phrase_tokens is not None and not 1 <= self.max_phrase_tokens <= 64:
             raise InvalidOptionError(f"the longest phrase is {self.max_phrase_tokens} tokens, wanted 1 to 64")
+        if self.where is not None and not isinstance(self.where, str):
+            raise InvalidOptionError(f"the filter is {self.where!r}, wanted a text such as \"source = 'manual'\"")
 
     def weights_over(self, weights: Weights) -> Weights:
         """Return the weights in force for a query that has these of its own."""

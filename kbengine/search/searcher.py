@@ -119,6 +119,7 @@ class Searcher:
 
         Raises:
             QueryError: a query is empty or longer than the encoder takes (unless `options.truncate`).
+            InvalidOptionError: the filter cannot be read, or does not fit the documents' fields.
             CorruptError: the stored text of an answer is not what was written.
         """
         if not queries:
@@ -142,7 +143,7 @@ class Searcher:
         clock = time.perf_counter
         timings = {"encode": (clock() - began) * 1e3, "lexical": 0.0, "nearest": 0.0, "rescore": 0.0, "resolve": 0.0}
         lexical_began = clock()
-        snapshot = self._reader.snapshot()
+        snapshot = self._reader.snapshot(options.where)
         plans = [plan_of(options.strategy or query.strategy, options.weights_over(query.weights)) for query in queries]
         # A signal that finds candidates only is needed as well: then any weight will do.
         needed = [
@@ -311,7 +312,7 @@ class Searcher:
             passages_by_words(plan, snapshot, pool.vectors.lexical, n_lexical),
         ]
         pool.is_exhausted = snapshot.n_rows == 0
-        if growth > 1 and n_lexical >= snapshot.n_passages:
+        if growth > 1 and n_lexical >= snapshot.n_live_passages:
             pool.is_exhausted = True
             named = [np.flatnonzero(snapshot.live_passages)]
         scored = self._score(

@@ -334,7 +334,10 @@ def test_an_answer_is_json() -> None:
         "generation": 1,
     }
     (answer,) = record["answers"]
-    assert (answer["text"], answer["document"]) == ("Ada Thorne", {"id": "ulm", "title": "Ulm", "url": None})
+    assert (answer["text"], answer["document"]) == (
+        "Ada Thorne",
+        {"id": "ulm", "title": "Ulm", "url": None, "meta": {}},
+    )
     assert answer["support"] == {"places": 2, "passages": 2, "documents": 2}
     place = answer["evidence"][0]
     assert place["passage"]["text"][slice(*place["span"])] == place["text"] == "Ada Thorne"

@@ -56,7 +56,11 @@ def answer_kilt(task: str, query_data: KiltQuery) -> Response:
         abort(404)
     service = current_service()
     options = PredictOptions(
-        query_data.pages, RECORDS_AT_ONCE, query_data.effort, threshold=query_data.threshold or None
+        query_data.pages,
+        RECORDS_AT_ONCE,
+        query_data.effort,
+        threshold=query_data.threshold or None,
+        where=query_data.where,
     )
     answerer = _SharedAnswerer(service)
     file = tempfile.NamedTemporaryFile(prefix="kbengine-kilt-", suffix=".jsonl")  # noqa: SIM115  # closed below

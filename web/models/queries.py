@@ -10,7 +10,7 @@ from pydantic import Field
 from kbengine.inputs import Dialogue, Question, Slot
 from kbengine.search.query import Effort, SearchOptions, SomeWeights, Strategy, Unit
 from web import limits
-from web.models.base import Body, Text, Whole
+from web.models.base import Body, Filter, Text, Whole
 
 if TYPE_CHECKING:
     from adapters.tasks.answerer import AnswerOptions
@@ -50,6 +50,9 @@ class Options(Body):
     explain: bool = Field(False, description="Give the parts of each score.")
     truncate: bool = Field(False, description="Cut a text that is too long for the encoder instead of refusing it.")
     encoder: EncoderName | None = Field(None, description="A query encoder tuned for the knowledge base, by name.")
+    where: Filter | None = Field(
+        None, description="Search only documents whose fields pass this, such as `source = 'manual' and year >= 2020`."
+    )
     deadline_ms: Milliseconds | None = Field(
         None, description="Answer 504 after this time; the service's own deadline counts too."
     )

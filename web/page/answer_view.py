@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from kbengine.span import Span
+from storage.field_rows import shown_fields
 from web.page.passages import Piece, pieces, sentence_pieces
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Place:
     parts: tuple[Bar, ...]
     citation: str
     kilt_json: str
+    fields: tuple[tuple[str, str], ...] = ()
 
     def address_from(self, back: str | None) -> str:
         """Return the address of its document, which then leads back to the search."""
@@ -195,6 +197,7 @@ def _place(evidence: Evidence, generation: int, kb_name: str) -> Place:
         parts=_part_bars(evidence),
         citation=citation,
         kilt_json=json.dumps(evidence.provenance.to_json(), ensure_ascii=False, indent=2),
+        fields=tuple(shown_fields(document.meta)),
     )
 
 

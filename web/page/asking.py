@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from adapters.tasks.answerer import AnswerOptions
 
-OPTION_NAMES = ("unit", "k", "effort", "threshold", "strategy", "encoder")
+OPTION_NAMES = ("unit", "k", "effort", "threshold", "strategy", "encoder", "where")
 """How is asked, by the names that the address, the API and the engine have for it."""
 
 _MARK = re.compile(f"{re.escape(START_MENTION)}|{re.escape(END_MENTION)}")
@@ -52,6 +52,7 @@ class Asking:
         threshold: The probability wanted; None takes the task's own choice.
         strategy: Where candidates come from; None takes the task's own choice.
         encoder: Name of a tuned query encoder; None is the one that the service was opened with.
+        where: A filter over the documents' fields; None searches all.
         problems: What was wrong with the address, for the reader; such fields hold their default.
     """
 
@@ -67,6 +68,7 @@ class Asking:
     threshold: float | None = None
     strategy: Strategy | None = None
     encoder: str | None = None
+    where: str | None = None
     problems: tuple[str, ...] = ()
 
     @property
@@ -219,6 +221,7 @@ def read_asking(parameters: MultiDict[str, str]) -> Asking:
         threshold=threshold,
         strategy=_choice(parameters, "strategy", STRATEGIES, None, problems),
         encoder=encoder or None,
+        where=parameters.get("where", "").strip() or None,
         problems=tuple(problems),
     )
 
