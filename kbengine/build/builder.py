@@ -128,14 +128,20 @@ def build(
         start = SourcePosition.from_json(counters["source"]) if report.resumed else None
         documents = corpus.read(start)
         _add_chunks(writer, documents, documents, encoder, filter_options, report, progress, counters=counters)
-        progress.begin("counting links", None, "")
-        report.links = writer.count_links()
-        progress.begin("merging and clustering", None, "")
-        writer.merge_all()
-        _train_index(writer, progress)
-        writer.finish_build()
+        report.links = finish(writer, progress)
     report.elapsed_s = time.perf_counter() - began
     return report
+
+
+def finish(writer: KBWriter, progress: ProgressSink) -> LinkCounts:
+    """Return what was counted in bringing a build to its end, whose documents are all there."""
+    progress.begin("counting links", None, "")
+    links = writer.count_links()
+    progress.begin("merging and clustering", None, "")
+    writer.merge_all()
+    _train_index(writer, progress)
+    writer.finish_build()
+    return links
 
 
 def _train_index(writer: KBWriter, progress: ProgressSink) -> None:
@@ -177,6 +183,8 @@ def add_documents(
 ) -> BuildReport:
     """Return what was done to add documents of a corpus; those with an id that is there are replaced.
 
+    While the knowledge base is being built each chunk chooses its tokens by itself, as in `build`.
+
     Args:
         writer: of the knowledge base.
         documents: those of the reading that are wanted, in its order.
@@ -202,7 +210,8 @@ def add_documents(
         filter_options,
         report,
         progress or NoProgress(),
-        threshold=stored_threshold(settings),
+        counters=dict(settings.build_position) if settings.build_state == "building" else None,
+        threshold=None if settings.build_state == "building" else stored_threshold(settings),
     )
     report.elapsed_s = time.perf_counter() - began
     return report
@@ -222,9 +231,9 @@ def _add_chunks(
 ) -> None:
     """Encode and commit documents chunk by chunk; the commit of one chunk overlaps the encoding of the next.
 
-    With `counters` it is a build, which adds only, and each commit says where it goes on.
+    With `counters` it is a build, and each commit says where it goes on.
     """
-    done_bytes = SourcePosition.from_json(counters["source"]).bytes_read if counters and "source" in counters else 0
+    done_bytes = reading.report.bytes_read
     progress.begin("encoding passages", reading.report.bytes_total or None, "")
     progress.advance(done_bytes)
     document_encoder = DocumentEncoder(encoder, filter_options)
@@ -238,7 +247,7 @@ def _add_chunks(
             if counters is not None:
                 _count_for_resume(counters, chunk, position)
                 build_position = dict(counters)
-            background.submit(writer.add, chunk.documents, replace=counters is None, build_position=build_position)
+            background.submit(writer.add, chunk.documents, build_position=build_position)
             rate = report.encoded_tokens / (time.perf_counter() - began)
             progress.advance(position.bytes_read - done_bytes, f"{report.documents:,} documents, {rate:,.0f} tokens/s")
             done_bytes = position.bytes_read
@@ -272,12 +281,8 @@ def _writer_for_build(
     kind = AnnOptions(**dict(ann)).index_kind  # type: ignore[arg-type]  # checked there
     if kind.needs_quantiser:
         kind.groups(encoder.d)
-
-    def read_first() -> None:
-        next(iter(read_corpus(corpus.paths, format=corpus.format, skip_bad=corpus.skip_bad)))
-
-    request = _request(corpus, filter_options)
-    return build_writer(path, encoder, filter_options, request=request, before=read_first, ann=ann)
+    request = request_of(corpus, filter_options)
+    return build_writer(path, encoder, filter_options, request=request, before=lambda: next(corpus.read()), ann=ann)
 
 
 def build_writer(
@@ -286,7 +291,7 @@ def build_writer(
     filter_options: FilterOptions,
     *,
     request: dict[str, Any],
-    before: Callable[[], None],
+    before: Callable[[], object],
     ann: Mapping[str, str | int] | None = None,
     what: str = "build",
 ) -> KBWriter:
@@ -351,7 +356,7 @@ def build_writer(
     return writer
 
 
-def _request(corpus: CorpusOptions, filter_options: FilterOptions) -> dict[str, Any]:
+def request_of(corpus: CorpusOptions, filter_options: FilterOptions) -> dict[str, Any]:
     """Return what identifies a build: resuming it with another corpus or filter would mix two."""
     return {
         "corpus": [str(path) for path in corpus.paths],

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbengine.build.builder import CorpusOptions, add_documents, build
+from kbengine.build.builder import CorpusOptions, add_documents, build_writer, finish, request_of
 from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.corpus.compression import STDIN_NAME
 from kbengine.corpus.origin import origin_of
@@ -141,7 +141,7 @@ def sync(
     from storage.writer import KBWriter
 
     if _is_new(path):
-        return _created(path, options, encoder, progress)
+        return _would_create(options) if options.dry_run else _create(path, options, encoder, progress)
     with KBReader.open(path) as reader:
         if options.dry_run:
             return _compared(reader, options, progress)
@@ -233,19 +233,32 @@ def _is_new(path: Path) -> bool:
         return reader.settings.build_state == "building"
 
 
-def _created(
+def _create(
     path: Path, options: SyncOptions, encoder: Callable[[], Encoder], progress: ProgressSink | None
 ) -> SyncReport:
-    """Build the knowledge base, or go on with that; the documents are those of the source from the beginning."""
-    began = time.perf_counter()
-    report = SyncReport(options.source, dry_run=options.dry_run, created=not options.dry_run)
-    reading = options.corpus.read()
-    report.added = [document.doc_id for document, _ in reading]
-    report.corpus = reading.report
-    if not options.dry_run:
-        build(options.corpus, path, encoder=encoder(), filter_options=DEFAULT_FILTER, progress=progress)
-    report.elapsed_s = time.perf_counter() - began
+    """Make the knowledge base, or go on with that: what an interrupted run has left is compared like any other."""
+    from storage.reader import KBReader
+
+    corpus, model = options.corpus, encoder()
+    writer = build_writer(
+        path,
+        model,
+        DEFAULT_FILTER,
+        request=request_of(corpus, DEFAULT_FILTER),
+        before=lambda: next(corpus.read()),
+        what="sync",
+    )
+    with writer, KBReader.open(path, allow_incomplete=True) as reader:
+        report = sync_into(writer, reader, options, encoder=lambda: model, progress=progress)
+        finish(writer, progress or NoProgress())
+    report.created = True
     return report
+
+
+def _would_create(options: SyncOptions) -> SyncReport:
+    reading = options.corpus.read()
+    added = [document.doc_id for document, _ in reading]
+    return SyncReport(options.source, added, dry_run=True, corpus=reading.report)
 
 
 def _of_others(foreign: Mapping[str, str | None], path: Path) -> str:

@@ -107,7 +107,7 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
         self._passages = start.passages if start else 0
         self._textless = start.textless_documents if start else 0
         self._n_bad = start.bad_records if start else 0
-        self._bytes_read = 0
+        self._bytes_read = start.bytes_read if start else 0
         self._reached_start = False
         if start is not None:
             self._check_start(start)

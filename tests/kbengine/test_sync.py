@@ -12,11 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from kbengine.build import document_encoder
 from kbengine.build.builder import CorpusOptions, add_corpus
 from kbengine.build.exporting import export_to
 from kbengine.build.sync import SyncOptions, sync
 from kbengine.corpus.origin import origin_of
-from kbengine.errors import CorpusError, DuplicateDocumentError, EmptyCorpusError, InvalidOptionError
+from kbengine.errors import (
+    BuildIncompleteError,
+    CorpusError,
+    DuplicateDocumentError,
+    EmptyCorpusError,
+    InvalidOptionError,
+    StorageFullError,
+)
 from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
 from storage.reader import KBReader
 from storage.verify import verify
@@ -278,6 +286,37 @@ def test_an_open_knowledge_base_is_kept_in_step_too(kb, folder):
         assert {hit.document.doc_id for hit in found} == {"a.md", "c.md"} and "opal pine" in {
             h.passage.text for h in found
         }
+
+
+def test_a_first_run_that_was_interrupted_goes_on_with_the_folder_as_it_is_now(folder, tmp_path, monkeypatch):
+    """Files may change in between: what was stored is compared like anything else."""
+
+    class Failing(WordEncoder):
+        """Has no space left after the first chunk."""
+
+        calls = 0
+
+        def encode_passages(self, passages, *, progress=None):
+            """Encode once."""
+            self.calls += 1
+            if self.calls > 1:
+                raise StorageFullError("no space")
+            return super().encode_passages(passages)
+
+    kb = tmp_path / "kb"
+    monkeypatch.setattr(document_encoder, "CHUNK_PASSAGES", 1)
+    with pytest.raises(StorageFullError):
+        run(kb, folder, encoder=Failing)
+    with pytest.raises(BuildIncompleteError):
+        KBReader.open(kb)
+    write(folder, a="amber heron", b=None, d="grove")
+
+    report = run(kb, folder)
+
+    assert (report.added, report.changed, report.created) == (["c.md", "d.md"], ["a.md"], True)
+    assert sorted(content(kb)) == ["a.md", "c.md", "d.md"]
+    assert counts(run(kb, folder, encoder=no_encoder)) == (0, 0, 0, 3)
+    assert verify(kb, deep=True).ok
 
 
 def test_an_export_carries_where_documents_are_from(kb, folder, tmp_path):
