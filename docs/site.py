@@ -130,7 +130,8 @@ def openapi() -> dict[str, Any]:
     from web.app import create_app
     from web.settings import ServiceSettings
 
-    nothing: Any = SimpleNamespace(path=ROOT / "no-such-folder", subscribe=lambda _: None)
+    nowhere = SimpleNamespace(path=ROOT / "no-such-folder")
+    nothing: Any = SimpleNamespace(knowledge_base=nowhere, subscribe=lambda _: None)
     app = create_app(ServiceSettings(), nothing, log_stream=io.StringIO())
     with app.test_request_context():
         return dict(app.spec)
