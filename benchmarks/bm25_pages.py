@@ -14,7 +14,9 @@ from typing import Any
 
 import Stemmer
 
-from adapters.kilt import PageProvenance, Prediction, SubmissionWriter, read_inputs
+from adapters.kilt.records import read_inputs
+from adapters.kilt.submission import Prediction, SubmissionWriter
+from adapters.tasks.provenance import PageProvenance
 from benchmarks.kilt_sets import read_pages
 from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Task
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from adapters.errors import MissingExtraError
-from adapters.kilt import score_files, score_retrieval_files
 from adapters.kilt.plot import plot_recall
 from adapters.kilt.predicting import PredictOptions, PredictReport, predict_file, task_of_file
+from adapters.kilt.scoring import score_files, score_retrieval_files
 from benchmarks.bm25_pages import PageRanker
 from benchmarks.kilt_sets import (
     DATA_VARIABLE,

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from adapters.kilt import score_files, score_retrieval_files
 from adapters.kilt.predicting import PredictOptions, predict_file
+from adapters.kilt.scoring import score_files, score_retrieval_files
 from adapters.tasks.defaults import TASK_WEIGHTS
 from adapters.tasks.queries import task_query
 from benchmarks.kilt_sets import DATA_VARIABLE, RETRIEVAL_ONLY, by_task, data_folder, half_rows, set_files

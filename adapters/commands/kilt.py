@@ -13,7 +13,7 @@ from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
     from adapters.errors import RecordError
-    from adapters.kilt import RankingScores, Scores
+    from adapters.kilt.scoring import RankingScores, Scores
     from kbengine.inputs import Task
     from kbengine.search.query import Effort, Strategy
     from kbengine.terminal.console import Output
@@ -115,8 +115,8 @@ def score(
       kbengine score gold.jsonl.gz guess.jsonl --retrieval --rank-keys wikipedia_id,start_paragraph_id,end_paragraph_id
       kbengine score gold.jsonl guess.jsonl --failed-only | jq .failed_gate | sort | uniq -c
     """
-    from adapters.kilt import score_files, score_retrieval_files
     from adapters.kilt.plot import plot_recall, recall_at_k
+    from adapters.kilt.scoring import score_files, score_retrieval_files
 
     score_both = score_retrieval_files if retrieval else score_files
     scores = score_both(
@@ -144,7 +144,7 @@ def lint(guess: Path, inputs: Path | None, as_json: bool) -> None:
     Example:
       kbengine lint submissions/nq-dev-kilt.jsonl --inputs nq-dev-kilt.jsonl
     """
-    from adapters.kilt import lint as find
+    from adapters.kilt.lint import lint as find
     from adapters.kilt.report import lint_text
 
     report = find(guess, inputs)
@@ -192,20 +192,20 @@ def _whole_numbers(text: str) -> list[int]:
 
 
 def _measures(scores: Scores | RankingScores) -> dict[str, float]:
-    from adapters.kilt import Scores
+    from adapters.kilt.scoring import Scores
 
     return dict(scores.ranking if isinstance(scores, Scores) else scores.measures)
 
 
 def _as_text(scores: Scores | RankingScores, gold: Path) -> str:
-    from adapters.kilt import Scores
     from adapters.kilt.report import ranking_text, scores_text
+    from adapters.kilt.scoring import Scores
 
     return scores_text(scores, metric=_metric(gold)) if isinstance(scores, Scores) else ranking_text(scores)
 
 
 def _as_json(scores: Scores | RankingScores, gold: Path) -> dict[str, Any]:
-    from adapters.kilt import Scores
+    from adapters.kilt.scoring import Scores
 
     return scores.to_json(_metric(gold)) if isinstance(scores, Scores) else scores.to_json()
 
@@ -213,8 +213,8 @@ def _as_json(scores: Scores | RankingScores, gold: Path) -> dict[str, Any]:
 def _record_lines(scores: Scores | RankingScores, gold: Path, failed_only: bool) -> Iterator[str]:
     from json import dumps
 
-    from adapters.kilt import Scores
     from adapters.kilt.report import record_lines
+    from adapters.kilt.scoring import Scores
 
     if isinstance(scores, Scores):
         yield from record_lines(scores, metric=_metric(gold), failed_only=failed_only)
@@ -226,7 +226,7 @@ def _record_lines(scores: Scores | RankingScores, gold: Path, failed_only: bool)
 
 def _metric(gold: Path) -> Any:
     """Return the leaderboard's metric of a data set, EM for files of another name."""
-    from adapters.kilt import dataset_of
+    from adapters.kilt.datasets import dataset_of
 
     dataset = dataset_of(gold)
     return "em" if dataset is None else dataset.metric

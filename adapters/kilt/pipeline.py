@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters.errors import RecordError, UnknownRelationError
-from adapters.kilt import Prediction, Scores, SubmissionWriter, TaskRecord, read_gold, score_files
 from adapters.kilt.lines import read_text_lines
 from adapters.kilt.predicting import output_path, task_of_file
+from adapters.kilt.records import TaskRecord, read_gold
+from adapters.kilt.scoring import Scores, score_files
+from adapters.kilt.submission import Prediction, SubmissionWriter
 from adapters.tasks.answering import trimmed_span
 from adapters.tasks.provenance import PageProvenance
 from adapters.tasks.queries import task_query
-from kbengine.errors import InvalidOptionError, QueryError, TaskInputError
+from kbengine.errors import InvalidOptionError, TaskInputError
 from kbengine.inputs import Task
 from kbengine.progress import NoProgress, ProgressSink
+from kbengine.search.in_halves import in_halves
 from kbengine.search.query import MAX_K, Query, Weights
 
 if TYPE_CHECKING:
@@ -206,16 +209,12 @@ def _query(record: TaskRecord, task: Task) -> Query | None:
 
 def _search(knowledge_base: KnowledgeBase, queries: Sequence[Query], options: PipelineOptions) -> list[tuple[Hit, ...]]:
     """Return BM25's passages for each query, best first; none for one that has nothing to match."""
-    if not queries:
-        return []
-    try:
-        results = knowledge_base.search(queries, unit="passage", weights=BM25, k=options.passages, truncate=True)
+
+    def search(some: Sequence[Query]) -> list[tuple[Hit, ...]]:
+        results = knowledge_base.search(some, unit="passage", weights=BM25, k=options.passages, truncate=True)
         return [result.hits for result in results]
-    except QueryError:
-        if len(queries) == 1:
-            return [()]
-    middle = len(queries) // 2
-    return _search(knowledge_base, queries[:middle], options) + _search(knowledge_base, queries[middle:], options)
+
+    return in_halves(search, queries, lambda _: ())
 
 
 def _read(

@@ -25,6 +25,7 @@ from kbengine.corpus.normalise import norm
 from kbengine.errors import InvalidOptionError, QueryError, TaskInputError
 from kbengine.inputs import Task, TaskInput
 from kbengine.progress import NoProgress, ProgressSink
+from kbengine.search.in_halves import in_halves
 from kbengine.search.query import MAX_K, Effort, Strategy, Weights
 from kbengine.text_form import input_of
 
@@ -309,7 +310,8 @@ class PredictionRun:
         """Search what is pending and append its predictions, all or none of them."""
         pending, self._pending, self._n_requests = self._pending, [], 0
         asked = [each for each in pending if each.request is not None]
-        results = self._search([each.request for each in asked if each.request is not None])
+        requests = [each.request for each in asked if each.request is not None]
+        results = in_halves(self._ask, requests, lambda error: error)
         found = {id(each): result for each, result in zip(asked, results, strict=True)}
         self._writer.write(self._prediction(each, found.get(id(each))) for each in pending)
         searched = self.report.answered + self.report.abstained
@@ -341,18 +343,6 @@ class PredictionRun:
                 )
             )
         return request
-
-    def _search(self, requests: Sequence[TaskInput]) -> list[_Searched | QueryError]:
-        """Return what is found for each request, or why it cannot be asked; one bad one does not spoil its batch."""
-        if not requests:
-            return []
-        try:
-            return list(self._ask(requests))
-        except QueryError as error:
-            if len(requests) == 1:
-                return [error]
-        middle = len(requests) // 2
-        return self._search(requests[:middle]) + self._search(requests[middle:])
 
     def _ask(self, requests: Sequence[TaskInput]) -> list[_Searched]:
         options = answer_options(self._options)

@@ -11,9 +11,10 @@ from adapters.kilt.retrieval import PAGE_KEYS, r_precision
 from adapters.tasks.answering import answer_of
 from adapters.tasks.defaults import TASK_WEIGHTS
 from adapters.tuning.tuning_files import GoldRow, TaskFile
-from kbengine.errors import InvalidOptionError, QueryError
+from kbengine.errors import InvalidOptionError
 from kbengine.learning.tuning.candidates import PHRASES_ALONE
-from kbengine.search.query import Effort, SearchOptions, Weights
+from kbengine.search.in_halves import in_halves
+from kbengine.search.query import Effort, Query, SearchOptions, Weights
 
 if TYPE_CHECKING:
     from adapters.kilt.records import TaskRecord
@@ -115,17 +116,12 @@ class DevelopmentScore:
 
     def _search(self, searcher: Searcher, rows: Sequence[tuple[GoldRow, Weights]]) -> list[tuple[Hit, ...]]:
         """Return the best pages of each record by its weights; none for one that cannot be encoded."""
-        queries = [replace(row.query, weights=weights) for row, weights in rows]
-        try:
-            found = searcher.search(
-                queries, SearchOptions(k=PAGES, unit="document", effort=self._options.effort, truncate=True)
-            )
-            return [result.hits for result in found]
-        except QueryError:
-            if len(rows) == 1:
-                return [()]
-        middle = len(rows) // 2
-        return self._search(searcher, rows[:middle]) + self._search(searcher, rows[middle:])
+        options = SearchOptions(k=PAGES, unit="document", effort=self._options.effort, truncate=True)
+
+        def search(queries: Sequence[Query]) -> list[tuple[Hit, ...]]:
+            return [result.hits for result in searcher.search(queries, options)]
+
+        return in_halves(search, [replace(row.query, weights=weights) for row, weights in rows], lambda _: ())
 
 
 def _em(answer: str, record: TaskRecord) -> float:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from adapters.kilt import read_guess, score_files
 from adapters.kilt.pipeline import BM25, PipelineOptions, run_pipeline
+from adapters.kilt.records import read_guess
+from adapters.kilt.scoring import score_files
 from kbengine.encoders.encoder import Encoder, PassageText
 from kbengine.errors import InvalidOptionError
 from kbengine.inputs import Question, Slot

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from adapters.errors import RecordError, SubmissionError
-from adapters.kilt import lint, score_files
+from adapters.kilt.lint import lint
 from adapters.kilt.predicting import PredictOptions, predict_file, task_of_file
+from adapters.kilt.scoring import score_files
 from adapters.tasks.defaults import MAX_INPUT_CHARS
 from kbengine.errors import InvalidOptionError
 from kbengine.search.query import Weights

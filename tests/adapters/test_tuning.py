@@ -87,8 +87,8 @@ def test_bad_records_are_named_and_left_out(tmp_path) -> None:
 
 def test_development_figures_are_those_of_the_evaluator(tmp_path) -> None:
     """EM, page R-precision and KILT-EM of the answers, as predicting and scoring the same file gives them."""
-    from adapters.kilt import score_files
     from adapters.kilt.predicting import PredictOptions, predict_file
+    from adapters.kilt.scoring import score_files
 
     gold = write_rows(tmp_path / "gold.jsonl")
     file = TaskFile(gold, "question")

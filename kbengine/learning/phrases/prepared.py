@@ -21,6 +21,7 @@ from kbengine.errors import QueryError, TrainingDataError
 from kbengine.inputs import TaskInput
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.progress import NoProgress, ProgressSink
+from kbengine.search.in_halves import in_halves
 
 Int32 = NDArray[np.int32]
 _CHUNK = 4096
@@ -179,21 +180,16 @@ def _queries(
     queries: Sequence[TaskInput], tokenizer: TextTokenizer, config: EncoderConfig, notes: Counter[str]
 ) -> list[list[int] | None]:
     """Return each query's ids, None where it has none."""
-    limits = config.max_query_tokens
-    try:
-        made = query_ids(queries, tokenizer, limits, truncate=True)
-    except QueryError as e:
-        if len(queries) == 1:
-            notes[f"query cannot be read: {e.code}"] += 1
-            return [None]
-        # One of them is bad: halves find it without asking for each alone.
-        middle = len(queries) // 2
-        return [
-            *_queries(queries[:middle], tokenizer, config, notes),
-            *_queries(queries[middle:], tokenizer, config, notes),
-        ]
-    notes["query cut"] += sum(query.truncated for query in made)
-    return [query.ids for query in made]
+
+    def ids(some: Sequence[TaskInput]) -> list[list[int]]:
+        made = query_ids(some, tokenizer, config.max_query_tokens, truncate=True)
+        notes["query cut"] += sum(query.truncated for query in made)
+        return [query.ids for query in made]
+
+    def refuse(error: QueryError) -> None:
+        notes[f"query cannot be read: {error.code}"] += 1
+
+    return in_halves(ids, queries, refuse)
 
 
 def _golds(

@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 
 from adapters.errors import RecordError, SubmissionError
-from adapters.kilt import (
-    PAGE_KEYS,
-    PARAGRAPH_KEYS,
-    RankingScores,
-    Scores,
-    score_files,
-    score_retrieval_files,
-)
+from adapters.kilt.retrieval import PAGE_KEYS, PARAGRAPH_KEYS
+from adapters.kilt.scoring import RankingScores, Scores, score_files, score_retrieval_files
 from storage.errors import InvalidOptionError
 
 JsonRecord = dict[str, object]

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from adapters.errors import RecordError
-from adapters.kilt import LintReport, PageProvenance, Prediction, SubmissionWriter, lint
+from adapters.kilt.lint import LintReport, lint
 from adapters.kilt.report import lint_text
+from adapters.kilt.submission import Prediction, SubmissionWriter
+from adapters.tasks.provenance import PageProvenance
 
 JsonRecord = dict[str, object]
 WriteJsonl = Callable[[str, Iterable[JsonRecord]], Path]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from adapters.errors import RecordError
-from adapters.kilt import dataset_of, read_gold, read_guess, read_ids, read_inputs, submission_name
+from adapters.kilt.datasets import dataset_of, submission_name
+from adapters.kilt.records import read_gold, read_guess, read_ids, read_inputs
 
 GOOD = b'{"id": 1, "input": "where is Ulm"}\n'
 

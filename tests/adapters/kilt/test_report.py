@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from adapters.errors import MissingExtraError
-from adapters.kilt import Scores, score_files, score_retrieval_files
 from adapters.kilt.plot import plot_recall, recall_at_k
 from adapters.kilt.report import ranking_text, record_lines, scores_text
+from adapters.kilt.scoring import Scores, score_files, score_retrieval_files
 from storage.errors import InvalidOptionError
 
 WriteJsonl = Callable[[str, Iterable[dict[str, object]]], Path]

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.errors import SubmissionError
-from adapters.kilt import PageProvenance, Prediction, SubmissionWriter, prediction_line
+from adapters.kilt.submission import Prediction, SubmissionWriter, prediction_line
+from adapters.tasks.provenance import PageProvenance
 from storage.errors import LockedError, StorageFullError
 
 PAGES = (
