@@ -73,6 +73,7 @@ class _Pool:
     hits: list[Hit] = field(default_factory=list)
     round_ends: list[int] = field(default_factory=list)
     keys: set[Hashable] = field(default_factory=set)
+    shown: set[Hashable] = field(default_factory=set)
     is_exhausted: bool = False
 
     def wants_more(self, k: int) -> bool:
@@ -83,13 +84,13 @@ class _Pool:
         """Add the hits of a round; one whose answer an earlier round found stays out, and so does what is no answer."""
         of_round: set[Hashable] = set()
         for hit in hits:
-            if key_of is not None:
-                key = key_of(self.place, hit)
-            else:
-                key = (hit.passage.passage_id, hit.span) if self.unit != "phrase" else hit.first_token_id
-            if key is None or key in self.keys or (key_of is None and key in of_round):
+            # Several phrases may stand in one sentence: the best of them shows it, once.
+            own = (hit.passage.passage_id, hit.span)
+            key = own if key_of is None else key_of(self.place, hit)
+            if key is None or key in self.keys or own in self.shown:
                 continue
             of_round.add(key)
+            self.shown.add(own)
             self.hits.append(replace(hit, rank=len(self.hits) + 1))
         self.keys |= of_round
         self.round_ends.append(len(self.hits))
