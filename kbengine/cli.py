@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from kbengine import __version__
 from kbengine.terminal.threads import set_thread_defaults
+from kbengine.version import __version__
 
 BUILD = "kbengine.terminal.build_commands"
 MAINTENANCE = "kbengine.terminal.maintenance_commands"

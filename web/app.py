@@ -8,7 +8,7 @@ from typing import TextIO
 from apiflask import APIBlueprint, APIFlask
 from flask import Response, request
 
-from kbengine import __version__
+from kbengine.version import __version__
 from web.bodies import PydanticJSONProvider
 from web.engine import Engine
 from web.error_handlers import register_error_handlers

@@ -54,6 +54,8 @@ class Typed:
 @option("--nprobe", int, "Read so many lists of each segment's index; by default as --effort says.")
 @option("--strategy", STRATEGY_NAMES, "Take candidates from here; by default hybrid, from everywhere.")
 @option("--where", str, "Search only documents whose fields pass this filter; by default all.")
+@option("--weight weights", str, "Weigh a signal, as in lexical=4; by default as the task does.", multiple=True)
+@option("--max-phrase-tokens", int, "Take phrases of so many tokens at most; by default as the encoder does.")
 @option("--threshold", float, "Refuse answers that are less probable, 0 none; by default the stored threshold.")
 @option("--truncate", bool, "Cut a question that is too long instead of refusing it.")
 @option("--explain", bool, "Show the parts of each score.")
@@ -76,6 +78,8 @@ def query(
     nprobe: int | None,
     strategy: Strategy | None,
     where: str | None,
+    weights: tuple[str, ...],
+    max_phrase_tokens: int | None,
     threshold: float | None,
     truncate: bool,
     explain: bool,
@@ -96,6 +100,7 @@ def query(
     from adapters.commands.answer_text import show_answers
     from adapters.tasks.answerer import Answerer, AnswerOptions
     from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
+    from kbengine.search.query import some_weights
     from kbengine.terminal.console import Output
 
     if text is not None and text_option is not None:
@@ -111,6 +116,8 @@ def query(
         truncate=truncate,
         strategy=strategy,
         where=where,
+        weights=some_weights(dict(map(_weight, weights)) or None),
+        max_phrase_tokens=max_phrase_tokens,
         threshold=threshold,
     )
     with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)) as knowledge_base:
@@ -169,6 +176,14 @@ def _task_of(typed: Typed) -> Task:
     if typed.task is not None and of_options not in (None, typed.task):
         raise click.UsageError(f"{next(iter(said))} is for {of_options}, --task says {typed.task}; leave one out")
     return typed.task or of_options or "question"
+
+
+def _weight(typed: str) -> tuple[str, float]:
+    name, _, value = typed.partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise click.UsageError(f"--weight is {typed!r}, wanted a signal and its weight, such as lexical=4") from None
 
 
 def _span(text: str) -> tuple[int, int]:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbengine import __version__
 from kbengine.build.document_encoder import Background, DocumentEncoder, EncodedChunk, chunks
 from kbengine.build.filtering import FilterOptions
 from kbengine.build.identity import check_encoder
@@ -21,6 +20,7 @@ from kbengine.corpus.report import CorpusReport
 from kbengine.encoders.agreement import agreeing_encoder
 from kbengine.errors import EncoderMismatchError, InvalidOptionError, KnowledgeBaseExistsError
 from kbengine.progress import NoProgress, ProgressSink, Stages
+from kbengine.version import __version__
 from storage.ann_options import AnnOptions
 from storage.settings import KBSettings
 

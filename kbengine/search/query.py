@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -81,6 +82,20 @@ class SomeWeights:
         """
         given = {name: getattr(self, name) for name in SIGNALS}
         return replace(weights, **{name: value for name, value in given.items() if value is not None})
+
+
+def some_weights(given: Weights | SomeWeights | Mapping[str, float] | None) -> Weights | SomeWeights | None:
+    """Return weights given by name, such as `{"lexical": 4}`, as `SearchOptions` takes them.
+
+    Raises:
+        InvalidOptionError: a name is none of a signal, or a weight is no number from 0 up.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    unknown = [name for name in given if name not in SIGNALS]
+    if unknown:
+        raise InvalidOptionError(f"weights has {unknown[0]!r}, wanted some of {', '.join(SIGNALS)}")
+    return SomeWeights(**given)
 
 
 def _check_weight(name: str, value: object) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from importlib.resources import files
 from pathlib import Path
@@ -26,7 +25,6 @@ from kbengine.terminal.demonstration import demo_queries
 from kbengine.text_form import input_of
 from tests.adapters.fake_knowledge_base import write_lines
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
 CORPUS = Path(str(files("kbengine") / "demo" / "corpus.jsonl"))
 TEXT = "They drove from Lincoln to Omaha across Nebraska."
 
@@ -98,24 +96,6 @@ def test_a_dialogue_is_asked_by_turns_or_lines(kb) -> None:
     lines = answered(kb, "--task", "dialogue", "I love Kafka.\\nDid he publish much?")
     assert turns == [{**lines[0], "timings_ms": turns[0]["timings_ms"]}]
     assert turns[0]["answers"][0]["document"]["title"] == "Franz Kafka"
-
-
-def test_the_python_example_of_the_document_runs(kb, monkeypatch, capsys) -> None:
-    """On the bundled corpus: a slot and two mentions."""
-    monkeypatch.chdir(kb.parent)
-    exec(compile(re.search(r"```python\n(.*?)```", DOCUMENT, re.S).group(1), "tasks.md", "exec"), {})
-    lines = capsys.readouterr().out.splitlines()
-    assert (
-        lines[0] == "slot-filling answered Warsaw" and [line.split()[0] for line in lines[1:]] == ["entity-linking"] * 2
-    )
-
-
-def test_every_command_of_the_document_exists() -> None:
-    """With its options."""
-    commands = {each.name: each for each in (query, calibrate)}
-    for name, rest in re.findall(r"^\$ kbengine (\w+) (.*)$", DOCUMENT, re.M):
-        options = {option for parameter in commands[name].params for option in parameter.opts}
-        assert set(re.findall(r"(?<= )--[a-z-]+", " " + rest)) <= options
 
 
 def test_answers_are_the_same_alone_and_in_a_batch(kb) -> None:

@@ -11,7 +11,7 @@ from flask.blueprints import BlueprintSetupState
 from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import ClientDisconnected, HTTPException
 
-from kbengine import __version__
+from kbengine.version import __version__
 from storage.errors import KBError
 from web.error_handlers import cut_body
 from web.page import comparing, documents, naming, searching, state

@@ -1,0 +1,377 @@
+"""The face of kbengine: one knowledge base that is asked, searched and changed from Python.
+
+`from kbengine import KnowledgeBase` gives this class. It asks as the command line, the service and the page do, so that
+all four give the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, overload
+
+from adapters.tasks.answerer import Answerer, AnswerOptions
+from adapters.tasks.answers import TaskAnswer
+from kbengine.inputs import Question, Task, TaskInput
+from kbengine.knowledge_base import KnowledgeBase as Engine
+from kbengine.knowledge_base import KnowledgeBaseOptions
+from kbengine.search.query import Effort, SearchOptions, Strategy, Unit, Weights, some_weights
+from kbengine.search.results import SearchResult
+from kbengine.text_form import input_of
+
+if TYPE_CHECKING:
+    from kbengine.corpus.document import CorpusDocument
+    from kbengine.encoders.device import DTypeChoice
+    from kbengine.encoders.encoder import Encoder
+    from storage.alias_changes import AliasChange
+    from storage.information import KBInfo
+    from storage.records import Commit
+    from storage.verify import VerifyReport
+
+Document = Mapping[str, Any]
+"""A document as a mapping with `id`, `title`, `text` and optionally `url`, `meta` and `aliases`."""
+
+
+class KnowledgeBase:
+    """A knowledge base on disk: build or open it, ask it, change it.
+
+    >>> with KnowledgeBase.open(folder) as kb:
+    ...     answer = kb.ask("What was the programming language Java called at first?")
+    >>> answer.best.text
+    'Oak'
+
+    Asking takes no lock and sees every commit, also of other processes, from the next call on. The first change takes
+    the writer's lock and keeps it until `close`. All methods may be called from several threads at once.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._answerer = Answerer(engine)
+
+    @classmethod
+    def build(
+        cls,
+        path: str | Path,
+        corpus: Iterable[str | Path | Document],
+        *,
+        format: str | None = None,
+        skip_bad: bool = False,
+        keep_fraction: float | None = None,
+        index: str | None = None,
+        encoder: Encoder | str | None = None,
+        device: str = "auto",
+        dtype: DTypeChoice = "auto",
+        progress: bool = True,
+    ) -> Self:
+        """Build a knowledge base in the directory `path` and open it; called again it resumes an interrupted build.
+
+        >>> pages = [{"id": "ulm", "title": "Ulm", "text": "Ulm lies on the Danube."}]
+        >>> with KnowledgeBase.build(new_folder, pages) as kb:
+        ...     print(kb.ask("On which river does Ulm lie?").best.text)
+        Danube
+
+        Args:
+            path: the directory, not there yet, empty, or of an interrupted build.
+            corpus: files and folders in any format that `kbengine build` reads, or documents as mappings with `id`,
+                `title`, `text` and optionally `url`, `meta` and `aliases`.
+            format: of all files; by default each one's own is detected.
+            skip_bad: count records that cannot be read instead of stopping at the first.
+            keep_fraction: store this share of the tokens, the best by the encoder's filter; by default its threshold
+                decides, about half.
+            index: the kind of index; by default `ivf-sq8`.
+            encoder: an encoder, or the name or directory of one; by default `minilm-phrase`.
+            device: `auto`, `cpu`, `cuda` or `cuda:N`.
+            dtype: of the matrix products; `auto` takes what is fastest here.
+            progress: show progress on stderr.
+
+        Raises:
+            KnowledgeBaseExistsError: the directory holds a complete knowledge base or something else.
+            CorpusError: the corpus is empty, or has a record that cannot be read (unless `skip_bad`).
+            StorageFullError: no space; what was committed stays, and the build can be resumed.
+        """
+        from kbengine.build.builder import CorpusOptions, build
+        from kbengine.build.filtering import DEFAULT_FILTER, FilterOptions
+        from kbengine.corpus.written import corpus_paths
+        from kbengine.encoders.encoder import Encoder
+        from kbengine.progress import progress_for_terminal
+
+        if encoder is None or isinstance(encoder, str):
+            encoder = Encoder.load(encoder or "minilm-phrase", device=device, dtype=dtype)
+        with corpus_paths(corpus) as paths, progress_for_terminal(quiet=not progress) as sink:
+            build(
+                CorpusOptions(tuple(paths), format, skip_bad),
+                Path(path),
+                encoder=encoder,
+                filter_options=DEFAULT_FILTER if keep_fraction is None else FilterOptions(keep_fraction=keep_fraction),
+                ann={} if index is None else {"kind": index},
+                progress=sink,
+            )
+        return cls.open(path, encoder=encoder)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        encoder: Encoder | str | None = None,
+        device: str = "auto",
+        dtype: DTypeChoice = "auto",
+    ) -> Self:
+        """Open the knowledge base in the directory `path`, ready to answer.
+
+        >>> KnowledgeBase.open(folder).info().documents
+        133
+
+        Args:
+            path: the directory.
+            encoder: an encoder, or the name of one tuned for this knowledge base; by default the one it was built with.
+            device: `auto`, `cpu`, `cuda` or `cuda:N`.
+            dtype: of the matrix products; `auto` takes what is fastest here.
+
+        Raises:
+            NotAKnowledgeBaseError: there is none.
+            BuildIncompleteError: its build was interrupted.
+            EncoderMismatchError: the encoder makes other passage vectors than the stored ones.
+            CorruptError: a file is not what was written.
+        """
+        return cls(Engine.open(path, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)))
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine underneath: encoders, settings, listings, snapshots."""
+        return self._engine
+
+    @overload
+    def ask(self, asked: str | TaskInput, **options: Any) -> TaskAnswer: ...
+
+    @overload
+    def ask(self, asked: Sequence[str | TaskInput], **options: Any) -> list[TaskAnswer]: ...
+
+    def ask(  # type: ignore[misc]  # the overloads leave the options to this signature
+        self,
+        asked: str | TaskInput | Sequence[str | TaskInput],
+        *,
+        task: Task = "question",
+        k: int = 10,
+        threshold: float | None = None,
+        unit: Unit | None = None,
+        weights: Weights | Mapping[str, float] | None = None,
+        effort: Effort = "normal",
+        nprobe: int | None = None,
+        strategy: Strategy | None = None,
+        max_phrase_tokens: int | None = None,
+        where: str | None = None,
+        explain: bool = False,
+        truncate: bool = False,
+        encoder: str | None = None,
+    ) -> TaskAnswer | list[TaskAnswer]:
+        """Ask one thing or several, of any task, and return the distinct answers of each, best first.
+
+        >>> answer = kb.ask(Slot("Marie Curie", "place of birth"), k=3)
+        >>> answer.best.text, answer.best.evidence[0].document.title
+        ('Warsaw', 'Marie Curie')
+
+        Several are answered in order, each as it would be alone; tasks may be mixed:
+
+        >>> [each.best.text for each in kb.ask([Slot("Marie Curie", "P19"), Mention("Frida Kahlo painted.", (0, 11))])]
+        ['Warsaw', 'Frida Kahlo']
+
+        A text is a question; with `task` it is that task's text form, as in KILT's `input`:
+
+        >>> kb.ask("Marie Curie [SEP] place of birth", task="slot-filling", k=1).best.text
+        'Warsaw'
+
+        Args:
+            asked: a text, a `Question`, `Slot`, `Mention` or `Dialogue`, or a sequence of them.
+            task: what texts are.
+            k: distinct answers wanted, 1 to 1000.
+            threshold: the probability, 0 to 1, that the best answer has to reach; 0 answers always, None takes the
+                task's own.
+            unit: what an answer is: `phrase`, `sentence`, `passage` or `document`; None takes the task's own.
+            weights: of the signals, such as `{"lexical": 4}`; what is left out is the task's own.
+            effort: how many candidates are looked at: `low`, `normal`, `high` or `exact`.
+            nprobe: clusters probed per segment, instead of `effort`.
+            strategy: where candidates come from: `dense`, `dfs`, `sfs` or `hybrid`.
+            max_phrase_tokens: the longest phrase that is an answer, 1 to 64 tokens.
+            where: a filter over the fields of documents, such as `"source = 'manual' and date >= '2020-01-01'"`.
+            explain: give the parts of each score.
+            truncate: cut a text that is too long for the encoder instead of refusing it.
+            encoder: the name of an encoder tuned for this knowledge base.
+
+        Raises:
+            TaskInputError: what is asked has not the form that its task wants.
+            QueryError: it is empty or longer than the encoder takes.
+            UnknownRelationError: a slot's relation is a Wikidata id that the table lacks.
+            InvalidOptionError: an option is out of its range.
+        """
+        options = AnswerOptions(
+            k=k,
+            unit=unit,
+            weights=some_weights(weights),
+            effort=effort,
+            nprobe=nprobe,
+            max_phrase_tokens=max_phrase_tokens,
+            where=where,
+            explain=explain,
+            truncate=truncate,
+            strategy=strategy,
+            encoder=encoder,
+            threshold=threshold,
+        )
+        if isinstance(asked, Sequence) and not isinstance(asked, str):
+            return self._answerer.answer([_input(each, task) for each in asked], options)
+        return self._answerer.answer([_input(asked, task)], options)[0]
+
+    def search(
+        self,
+        asked: str | TaskInput,
+        *,
+        k: int = 10,
+        unit: Unit | None = None,
+        weights: Weights | Mapping[str, float] | None = None,
+        effort: Effort = "normal",
+        nprobe: int | None = None,
+        strategy: Strategy | None = None,
+        max_phrase_tokens: int | None = None,
+        where: str | None = None,
+        explain: bool = False,
+        truncate: bool = False,
+        encoder: str | None = None,
+    ) -> SearchResult:
+        """Search for a text and return the places found, best first: one answer may have several.
+
+        The weights are those of its task, so the scores are the same as those of `ask`.
+
+        >>> [hit.document.title for hit in kb.search("a slide guitar score for a film", unit="document", k=1).hits]
+        ['Paris, Texas (film)']
+
+        Args:
+            asked: a text, or anything that can be asked.
+            k: distinct places wanted, 1 to 1000.
+            unit: what a place is: `phrase`, `sentence`, `passage` or `document`; None takes the task's own.
+            weights: as in `ask`, and so are the other options.
+            effort: how many candidates are looked at.
+            nprobe: clusters probed per segment, instead of `effort`.
+            strategy: where candidates come from.
+            max_phrase_tokens: the longest phrase that is found.
+            where: a filter over the fields of documents.
+            explain: give the parts of each score.
+            truncate: cut a text that is too long for the encoder instead of refusing it.
+            encoder: the name of an encoder tuned for this knowledge base.
+        """
+        options = SearchOptions(
+            k=k,
+            unit=unit,
+            weights=some_weights(weights),
+            effort=effort,
+            nprobe=nprobe,
+            max_phrase_tokens=max_phrase_tokens,
+            where=where,
+            explain=explain,
+            truncate=truncate,
+            strategy=strategy,
+            encoder=encoder,
+        )
+        return self._answerer.search([_input(asked, "question")], options)[0]
+
+    def add(self, documents: Iterable[CorpusDocument | Document], *, replace: bool = True) -> Commit:
+        """Add documents; they are durable when this returns, and found from the next question on.
+
+        >>> mill = {"id": "quillmere", "title": "Quillmere", "text": "The mill of Quillmere was built in 1764."}
+        >>> kb.add([mill]).documents_added
+        1
+        >>> kb.ask("When was the mill of Quillmere built?").best.text
+        '1764'
+
+        Args:
+            documents: mappings with `id`, `title`, `text` (paragraphs apart by blank lines, or a list of them) and
+                optionally `url`, `meta` and `aliases`.
+            replace: whether a document takes the place of one with its id; otherwise that is an error.
+
+        Raises:
+            DuplicateDocumentError: an id comes twice, or exists and `replace` is off.
+            LockedError: another process is writing.
+            StorageFullError: no space; nothing was changed.
+        """
+        return self._engine.add(documents, replace=replace)
+
+    def delete(self, doc_ids: Sequence[str]) -> Commit:
+        """Delete documents; none of them is in an answer from the next question on.
+
+        >>> kb.delete(["quillmere"]).documents_deleted
+        1
+
+        Raises:
+            UnknownDocumentError: an id is not there; then nothing is deleted.
+        """
+        return self._engine.delete(doc_ids)
+
+    def add_aliases(self, doc_id: str, aliases: Sequence[str], *, prior: float | None = None) -> AliasChange:
+        """Give a document other names, which count from the next question on.
+
+        >>> kb.add_aliases("frida-kahlo", ["La heroína del dolor"]).aliases
+        1
+
+        Args:
+            doc_id: the document.
+            aliases: the names.
+            prior: probability that such a name means this document; None has it counted.
+
+        Raises:
+            UnknownDocumentError: no document has the id.
+            DuplicateAliasError: it has one of the names already.
+        """
+        return self._engine.add_aliases(doc_id, aliases, prior=prior)
+
+    def compact(self, *, purge: bool = False) -> None:
+        """Merge segments, drop deleted documents for good and give their space back.
+
+        >>> kb.compact()
+
+        Args:
+            purge: also overwrite the space that deleted texts took in the database.
+        """
+        self._engine.compact(purge=purge)
+
+    def verify(self, *, deep: bool = False) -> VerifyReport:
+        """Check every file and table.
+
+        >>> kb.verify().ok
+        True
+
+        Args:
+            deep: also encode a sample of passages again and compare.
+        """
+        from kbengine.build.checking import verify_kb
+
+        return verify_kb(self._engine.path, deep=deep, encoder=self._engine.encoder)
+
+    def info(self) -> KBInfo:
+        """Return counts, sizes, settings and the last commits.
+
+        >>> kb.info().documents
+        133
+        """
+        return self._engine.info()
+
+    def close(self) -> None:
+        """Finish merging in the background, give the writer's lock back and close all files.
+
+        >>> kb.close()
+        """
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _input(asked: str | TaskInput, task: Task) -> TaskInput:
+    if isinstance(asked, str):
+        return Question(asked) if task == "question" else input_of(task, asked)
+    return asked

@@ -1,0 +1,145 @@
+"""One way to ask: command line, Python, HTTP and page give the same answers, scores and probabilities."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import re
+import shutil
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from flask.testing import FlaskClient
+
+from adapters.commands.query import query
+from adapters.tasks.calibration import SETTING
+from adapters.tasks.confidence import FEATURES, Confidence, Logistic
+from kbengine import Dialogue, KnowledgeBase, Mention, Question, Slot
+from kbengine.inputs import TASKS
+from tests.adapters.calibrations import calibration, settings_with
+from web.app import create_app
+from web.engine import Engine
+from web.settings import ServiceSettings
+
+TURNS = ("I will have a free day in Lincoln.", "Go up the tower of the State Capitol.", "Was it always called Lincoln?")
+ASKED = {
+    "question": (
+        Question("What was the programming language Java called at first?"),
+        ["What was the programming language Java called at first?"],
+        {"text": "What was the programming language Java called at first?"},
+        {"task": "question", "q": "What was the programming language Java called at first?"},
+    ),
+    "slot-filling": (
+        Slot("Frida Kahlo", "P26"),
+        ["--subject", "Frida Kahlo", "--relation", "P26"],
+        {"subject": "Frida Kahlo", "relation": "P26"},
+        {"task": "slot-filling", "subject": "Frida Kahlo", "relation": "P26"},
+    ),
+    "entity-linking": (
+        Mention("From Lincoln to Omaha.", (5, 12)),
+        ["--text", "From Lincoln to Omaha.", "--span", "5:12"],
+        {"text": "From Lincoln to Omaha.", "span": [5, 12]},
+        {"task": "entity-linking", "text": "From [START_ENT] Lincoln [END_ENT] to Omaha."},
+    ),
+    "dialogue": (
+        Dialogue(TURNS),
+        [part for turn in TURNS for part in ("--turn", turn)],
+        {"turns": list(TURNS)},
+        {"task": "dialogue", "turn": list(TURNS)},
+    ),
+}
+SETTINGS = {"plain": {"k": 10}, "other unit": {"unit": "passage", "k": 4}, "more": {"k": 25, "effort": "high"}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The bundled knowledge base, with probabilities for every task."""
+    path = tmp_path_factory.mktemp("one-way") / "demo-kb"
+    corpus = str(files("kbengine") / "demo" / "corpus.jsonl")
+    with KnowledgeBase.build(path, [corpus], progress=False) as knowledge_base:
+        engine, n = knowledge_base.engine, len(FEATURES)
+        models = [Logistic(tuple(sign * 0.05 for sign in [1.0, -1.0] * (n // 2)), -1.0)] * 2
+        confidence = Confidence((0.0,) * n, (10.0,) * n, *models)
+        fitted = [calibration(task, encoder=engine.encoder.fingerprint, confidence=confidence) for task in TASKS]
+        engine.set_setting(SETTING, settings_with(*fitted)[SETTING])
+    return path
+
+
+@pytest.fixture(scope="module")
+def python(folder):
+    """The knowledge base, open in Python."""
+    with KnowledgeBase.open(folder) as knowledge_base:
+        yield knowledge_base
+
+
+@pytest.fixture(scope="module")
+def client(folder, tmp_path_factory) -> FlaskClient:
+    """A client of the service on a copy of it."""
+    engine = Engine.open(Path(shutil.copytree(folder, tmp_path_factory.mktemp("served") / "demo-kb")))
+    yield create_app(ServiceSettings(), engine, log_stream=io.StringIO()).test_client()
+    engine.close()
+
+
+def facts(answers: list[dict]) -> list[tuple[str, float, float]]:
+    """Text, score and probability of each answer."""
+    return [(each["text"], each["score"], each["probability"]) for each in answers]
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("task", ASKED)
+def test_all_four_ways_answer_alike(task, settings, folder, python, client) -> None:
+    """Texts, scores and probabilities, to the last digit that each way shows."""
+    asked, arguments, body, parameters = ASKED[task]
+
+    by_python = python.ask(asked, **settings).to_json()["answers"]
+    options = [part for name, value in settings.items() for part in (f"--{name}" if name != "k" else "-k", str(value))]
+    done = CliRunner().invoke(query, ["--kb", str(folder), "--json", *options, *arguments])
+    by_command = json.loads(done.stdout)["answers"]
+    by_http = client.post(f"/v1/{task}", json={**body, **settings}).json["answers"]
+    page = client.get("/", query_string={**parameters, **settings}).text
+
+    wanted = facts(by_python)
+    assert wanted
+    if "unit" not in settings:
+        assert all(probability is not None for _, _, probability in wanted)
+    assert facts(by_command) == wanted
+    assert facts(by_http) == wanted
+    assert shown(page) == [
+        (f"{score:.1f}", None if probability is None else f"{100 * probability:.0f} %")
+        for _, score, probability in wanted
+    ]
+    words = " ".join(html.unescape(re.sub("<[^>]*>", "", page)).split())
+    assert " ".join(wanted[0][0].split()) in words
+
+
+def test_a_plain_search_is_the_same_in_python_and_over_http(python, client) -> None:
+    """With the weights of questions."""
+    text = "a slide guitar score for a film"
+    by_python = [(hit.text, hit.score) for hit in python.search(text, k=5).hits]
+    found = client.post("/v1/search", json={"text": text, "k": 5}).json["answers"]
+    assert [(each["text"], each["score"]) for each in found] == by_python
+    assert by_python[0][1] == python.ask(text, k=1).answers[0].score
+
+
+@pytest.mark.parametrize("weights", [{"lexical": 0.0}, {"phrase": 0.5, "sparse": 1.0}])
+def test_weights_left_out_are_the_tasks_own_at_every_door(weights, folder, python, client) -> None:
+    """Over HTTP as in Python and on the command line."""
+    asked, arguments, body, _ = ASKED["slot-filling"]
+    wanted = facts(python.ask(asked, k=3, weights=weights).to_json()["answers"])
+    assert facts(client.post("/v1/slot-filling", json={**body, "k": 3, "weights": weights}).json["answers"]) == wanted
+    given = [part for name, value in weights.items() for part in ("--weight", f"{name}={value}")]
+    done = CliRunner().invoke(query, ["--kb", str(folder), "--json", "-k", "3", *given, *arguments])
+    assert facts(json.loads(done.stdout)["answers"]) == wanted
+
+
+def shown(page: str) -> list[tuple[str, str | None]]:
+    """Score and probability of each answer, as the page shows them."""
+    found = []
+    for part in page.split('<div class="answer__score">')[1:]:
+        probability = re.search(r"Probability </span>([0-9]+ %)", part.split("answer__number")[0])
+        score = re.search(r"Score </span>([-0-9.]+)", part)
+        found.append((score[1], None if probability is None else probability[1]))
+    return found
