@@ -69,6 +69,7 @@ def shown_fields(meta: Mapping[str, JSON]) -> list[tuple[str, str]]:
     shown: dict[str, list[str]] = {}
     for name, (kind, value) in _values(meta):
         shown.setdefault(name, []).append(str(bool(value)).lower() if kind == "boolean" else str(value))
+    shown.pop("sync.digest", None)  # of a document that is kept in step with its source; it tells people nothing
     return [(name, ", ".join(values)) for name, values in shown.items()]
 
 

@@ -26,6 +26,7 @@ from kbengine.errors import (
     StorageFullError,
 )
 from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
+from storage.field_rows import shown_fields
 from storage.reader import KBReader
 from storage.verify import verify
 from storage.writer import KBWriter
@@ -171,7 +172,8 @@ def test_a_moved_folder_is_known_by_its_name(folder, tmp_path):
 
     assert counts(run(kb, tmp_path / "moved", source="handbook", encoder=no_encoder)) == (0, 0, 0, 3)
     with KBReader.open(kb) as reader:
-        assert origin_of(reader.document("a.md").meta).source == "handbook"
+        meta = reader.document("a.md").meta
+    assert origin_of(meta).source == "handbook" and shown_fields(meta) == [("sync.source", "handbook")]
 
 
 def test_a_feed_is_kept_in_step_too(tmp_path):
