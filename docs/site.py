@@ -18,8 +18,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import click
 
@@ -126,13 +126,11 @@ def operations() -> str:
 
 
 def openapi() -> dict[str, Any]:
-    """Return the OpenAPI document, from an app that has no knowledge base and so cannot answer."""
+    """Return the OpenAPI document, from an app whose engine is a stand-in: no request reaches it."""
     from web.app import create_app
     from web.settings import ServiceSettings
 
-    nowhere = SimpleNamespace(path=ROOT / "no-such-folder")
-    nothing: Any = SimpleNamespace(knowledge_base=nowhere, subscribe=lambda _: None)
-    app = create_app(ServiceSettings(), nothing, log_stream=io.StringIO())
+    app = create_app(ServiceSettings(key_file=ROOT / "no-keys.json"), MagicMock(), log_stream=io.StringIO())
     with app.test_request_context():
         return dict(app.spec)
 
