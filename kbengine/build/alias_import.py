@@ -76,14 +76,9 @@ def import_aliases(
         if first is None:
             why = f": {report.first_skipped[0]}" if report.first_skipped else ""
             raise CorpusError(f"{', '.join(map(str, tables))}: no line with an alias that can be stored{why}")
-        change = writer.add_aliases(_again(first, pairs), replace=True)
+        change = writer.add_aliases(chain([first], pairs), replace=True)
     report.generation = change.generation
     return report
-
-
-def _again(first: tuple[str, NewAlias], rest: Iterator[tuple[str, NewAlias]]) -> Iterator[tuple[str, NewAlias]]:
-    yield first
-    yield from rest
 
 
 def _resolved(

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kbengine.build.document_encoder import new_passage
 from kbengine.build.identity import check_encoder
+from kbengine.corpus.document import CorpusPassage
 from kbengine.encoders.agreement import agreeing_encoder
 from kbengine.errors import CorruptError
 from storage.records import NewPassage, StoredPassage
@@ -38,20 +40,7 @@ def reencoder(encoder: Encoder) -> Callable[[Sequence[StoredPassage]], list[NewP
                 )
             keep = np.zeros(len(vectors.starts), dtype=np.bool_)
             keep[kept] = True
-            again.append(
-                NewPassage(
-                    ordinal=passage.ordinal,
-                    text=passage.text,
-                    vectors=vectors.vectors[kept],
-                    token_ordinals=passage.token_ordinals,
-                    starts=vectors.starts[kept],
-                    ends=vectors.ends[kept],
-                    filter_logits=vectors.filter_logits[kept],
-                    passage_vector=vectors.passage_vector,
-                    n_tokens=len(vectors.starts),
-                    sparse=None if vectors.sparse is None else vectors.sparse.rows(keep),
-                )
-            )
+            again.append(new_passage(CorpusPassage(passage.ordinal, passage.text), vectors, keep))
         return again
 
     return encode

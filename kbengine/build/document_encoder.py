@@ -68,7 +68,7 @@ class DocumentEncoder:
                 position += 1
                 keep = kept_tokens(vectors.filter_logits, threshold)
                 n_kept += int(keep.sum())
-                passages.append(_new_passage(passage, vectors, keep))
+                passages.append(new_passage(passage, vectors, keep))
             stored.append(
                 NewDocument(
                     doc_id=document.doc_id,
@@ -90,8 +90,8 @@ class DocumentEncoder:
         )
 
 
-def _new_passage(passage: CorpusPassage, vectors: PassageVectors, keep: NDArray[np.bool_]) -> NewPassage:
-    """Return the passage with the vectors and characters of its kept tokens only."""
+def new_passage(passage: CorpusPassage, vectors: PassageVectors, keep: NDArray[np.bool_]) -> NewPassage:
+    """Return the passage with the vectors and characters of its kept tokens only; `keep` is bool (t,)."""
     kept = np.flatnonzero(keep)
     return NewPassage(
         ordinal=passage.ordinal,

@@ -9,7 +9,6 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 import zstandard
@@ -83,9 +82,7 @@ class CorpusFile:
     def __enter__(self) -> CorpusFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
         self._counted.close()
 

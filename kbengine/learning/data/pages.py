@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
@@ -66,9 +65,7 @@ class PageStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _write(self, rows: Sequence[tuple[str, str]]) -> None:
