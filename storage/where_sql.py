@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Column, ColumnElement, Connection, and_, not_, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, and_, func, not_, or_, select
 
 from storage import schema
 from storage.conditions import Condition, Node, Value
@@ -58,9 +58,10 @@ def matching_documents(connection: Connection, where: str) -> NDArray[np.int64]:
         StateError: No writer has brought the knowledge base to the revision that knows fields.
     """
     documents = schema.documents
-    statement = select(documents.c.document_id).where(where_clause(connection, where))
-    ids = connection.execute(statement.where(documents.c.dead_generation.is_(None))).scalars().all()
-    return np.sort(np.array(ids, dtype=np.int64))
+    # As one text: fetching tens of thousands of rows takes many times as long as finding them.
+    statement = select(func.group_concat(documents.c.document_id)).where(documents.c.dead_generation.is_(None))
+    ids = connection.execute(statement.where(where_clause(connection, where))).scalar()
+    return np.sort(np.fromstring(ids, dtype=np.int64, sep=",")) if ids else np.empty(0, dtype=np.int64)
 
 
 def where_clause(connection: Connection, where: str) -> ColumnElement[bool]:
