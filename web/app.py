@@ -59,10 +59,10 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
     register_error_handlers(app)
     for blueprint in _blueprints():
         app.register_blueprint(blueprint)
-    from web.page import page, twin
+    from web.page import json_answers, page
 
     app.register_blueprint(page)
-    app.register_blueprint(twin)
+    app.register_blueprint(json_answers)
     _allow_origins(app, settings)
     describe_api(app)
     return app

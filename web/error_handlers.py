@@ -8,6 +8,7 @@ from gunicorn.http.errors import ParseException
 from pydantic import ValidationError
 from werkzeug.exceptions import ClientDisconnected, HTTPException, MethodNotAllowed
 
+from kbengine.inputs import TASKS
 from storage.errors import KBError
 from web.errors import BadRequestError
 from web.problems import http_problem, invalid_body, json_pointer, problem_of, status_of
@@ -16,7 +17,7 @@ from web.request_log import error_facts
 from web.responses import problem_response
 from web.service import current_service
 
-_TASK_TAGS = ("question", "slot-filling", "entity-linking", "dialogue", "search")
+_TASK_TAGS = (*TASKS, "search")
 
 
 def register_error_handlers(app: APIFlask) -> None:
@@ -32,7 +33,7 @@ def register_error_handlers(app: APIFlask) -> None:
 
 def _known(error: KBError) -> Response:
     if status_of(type(error)) >= 500:
-        _log(error, "failed")
+        log_error(error, "failed")
     return problem_response(problem_of(error, private=str(current_service().engine.knowledge_base.path)))
 
 
@@ -72,9 +73,10 @@ def cut_body(error: Exception) -> Response:
 
 
 def _unexpected(error: Exception) -> Response:
-    _log(error, "crashed")
+    log_error(error, "crashed")
     return problem_response(http_problem(500))
 
 
-def _log(error: Exception, event: str) -> None:
+def log_error(error: Exception, event: str) -> None:
+    """Log what went wrong in the current request: kinds and places, no messages."""
     current_service().log.error(event, request_id=current_request().request_id, **error_facts(error))

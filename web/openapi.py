@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -146,30 +147,10 @@ def _lift_definitions(schemas: dict[str, Any]) -> None:
 
 def _with_short_names(spec: dict[str, Any]) -> Any:
     """Return the document with each model once, under its own name instead of one name per model that uses it."""
-    schemas = spec["components"]["schemas"]
-    short = {name: name.rpartition(".")[2] for name in schemas}
-    renamed: dict[str, Any] = {}
-    for name, schema in schemas.items():
-        renamed.setdefault(short[name], schema)
-    spec["components"]["schemas"] = dict(sorted(renamed.items()))
-
-    def walk(value: Any) -> Any:
-        if isinstance(value, dict):
-            walked = {name: walk(each) for name, each in value.items()}
-            for key in ("$ref",):
-                if isinstance(walked.get(key), str):
-                    walked[key] = _short_ref(walked[key])
-            mapping = walked.get("mapping")
-            if isinstance(mapping, dict):
-                walked["mapping"] = {name: _short_ref(each) for name, each in mapping.items() if isinstance(each, str)}
-            return walked
-        return [walk(each) for each in value] if isinstance(value, list) else value
-
-    return walk(spec)
-
-
-def _short_ref(ref: str) -> str:
-    return _REF + ref.removeprefix(_REF).rpartition(".")[2] if ref.startswith(_REF) else ref
+    plain = json.loads(re.sub(rf'"{_REF}\w+\.(\w+)"', rf'"{_REF}\1"', json.dumps(spec)))
+    schemas = plain["components"]["schemas"]
+    plain["components"]["schemas"] = {name.rpartition(".")[2]: schemas[name] for name in sorted(schemas)}
+    return plain
 
 
 def _openapi_path(rule: str) -> str:

@@ -12,6 +12,11 @@ from web.problems import MEDIA_TYPE, Problem
 from web.request_context import current_request
 
 
+def fields_of(record: object, *names: str, **renamed: str) -> dict[str, Any]:
+    """Return fields of a record as plain values: some under their names, others as `name="attribute"`."""
+    return {name: getattr(record, each) for name, each in (*zip(names, names, strict=True), *renamed.items())}
+
+
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a response of plain JSON values, or of JSON that is serialised already."""
     data = value if isinstance(value, bytes) else to_json(value)

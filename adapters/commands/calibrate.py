@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbengine.inputs import TASKS
 from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
@@ -15,13 +16,11 @@ if TYPE_CHECKING:
     from kbengine.inputs import Task
     from kbengine.terminal.console import Output
 
-TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
-
 
 @click.command()
 @click.argument("files", metavar="DEV.jsonl[.gz]", nargs=-1, type=click.Path(path_type=Path))
 @kb_option
-@option("--task", TASK_NAMES, "Fit this task; by default the one that the data sets' names tell.")
+@option("--task", TASKS, "Fit this task; by default the one that the data sets' names tell.")
 @option("--encoder", str, "Fit the answers of this tuned encoder; by default of the knowledge base's own.")
 @option("--fit-weights/--no-fit-weights", bool, "Fit the weights of the scores too.", default=True)
 @option("--threshold-for", str, "Aim at f1, precision=0.9, coverage=0.8, or none (no threshold).", default="f1")

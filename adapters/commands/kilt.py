@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbengine.inputs import TASKS
+from kbengine.search.query import EFFORTS, STRATEGIES
 from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
     from kbengine.search.query import Effort, Strategy
     from kbengine.terminal.console import Output
 
-TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
-EFFORT_NAMES = ("low", "normal", "high", "exact")
-STRATEGY_NAMES = ("dense", "dfs", "sfs", "hybrid")
 SHOWN_RECORDS = 20
 """Bad records named on stderr; the rest are counted."""
 
@@ -28,13 +27,13 @@ SHOWN_RECORDS = 20
 @click.command()
 @click.argument("inputs", metavar="TASK.jsonl[.gz]", type=click.Path(path_type=Path))
 @kb_option
-@option("--task", TASK_NAMES, "Answer as this task; by default the data set's name tells.")
+@option("--task", TASKS, "Answer as this task; by default the data set's name tells.")
 @option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
 @option("--out", Path, "Write the submission to this file, or into this directory.", required=True)
 @option("--pages", int, "Name so many distinct pages for each record, 5 or more.", default=10)
 @option("--batch-size", int, "Search so many records at once.", default=64)
-@option("--effort", EFFORT_NAMES, "Search with this effort.", default="low")
-@option("--strategy", STRATEGY_NAMES, "Take candidates from here; by default hybrid, from everywhere.")
+@option("--effort", EFFORTS, "Search with this effort.", default="low")
+@option("--strategy", STRATEGIES, "Take candidates from here; by default hybrid, from everywhere.")
 @option("--where", str, "Search only documents whose fields pass this filter; by default all.")
 @option("--threshold", float, "Leave answers less probable than this blank; by default none is.")
 @option("--resume", bool, "Go on with an unfinished file of the same settings.")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbengine.inputs import TASKS
+from kbengine.search.query import EFFORTS, STRATEGIES, UNITS
 from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option
 
 if TYPE_CHECKING:
@@ -17,10 +19,6 @@ if TYPE_CHECKING:
     from kbengine.inputs import Task, TaskInput
     from kbengine.search.query import Effort, Strategy, Unit
 
-TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
-UNIT_NAMES = ("phrase", "sentence", "passage", "document")
-EFFORT_NAMES = ("low", "normal", "high", "exact")
-STRATEGY_NAMES = ("dense", "dfs", "sfs", "hybrid")
 _SPAN = re.compile(r"\s*(\d+)\s*:\s*(\d+)\s*")
 
 
@@ -42,17 +40,17 @@ class Typed:
 @option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
 @device_option
 @dtype_option
-@option("--task", TASK_NAMES, "Take TEXT for this; by default for a question, or what other options say.")
+@option("--task", TASKS, "Take TEXT for this; by default for a question, or what other options say.")
 @option("--subject", str, "Ask about this subject (slot filling); by default none.")
 @option("--relation", str, "Ask for this relation, a text or an id such as P19 (slot filling); by default none.")
 @option("--text text_option", str, "Ask this text; by default TEXT, which is the same.")
 @option("--span spans", str, "Link the characters START:END of the text; by default what is marked.", multiple=True)
 @option("--turn turns", str, "Add a turn, the newest one last (dialogue); by default none.", multiple=True)
 @option("-k", int, "Show so many distinct answers.", default=5)
-@option("--unit", UNIT_NAMES, "Answer with this; by default the task's own, phrase or document.")
-@option("--effort", EFFORT_NAMES, "Search with this effort.", default="normal")
+@option("--unit", UNITS, "Answer with this; by default the task's own, phrase or document.")
+@option("--effort", EFFORTS, "Search with this effort.", default="normal")
 @option("--nprobe", int, "Read so many lists of each segment's index; by default as --effort says.")
-@option("--strategy", STRATEGY_NAMES, "Take candidates from here; by default hybrid, from everywhere.")
+@option("--strategy", STRATEGIES, "Take candidates from here; by default hybrid, from everywhere.")
 @option("--where", str, "Search only documents whose fields pass this filter; by default all.")
 @option("--weight weights", str, "Weigh a signal, as in lexical=4; by default as the task does.", multiple=True)
 @option("--max-phrase-tokens", int, "Take phrases of so many tokens at most; by default as the encoder does.")

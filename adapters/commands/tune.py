@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbengine.inputs import TASKS
 from kbengine.terminal.options import json_option, kb_option, option, options
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from kbengine.inputs import Task
     from kbengine.terminal.console import Output
 
-TASK_NAMES = ("question", "slot-filling", "entity-linking", "dialogue")
 
 _SECTION_OF = {
     "parameters": "parameters.parameters",
@@ -71,9 +71,9 @@ tuning_options = options(
 @kb_option
 @option("--name", str, "Name the tuned encoder, for 'kbengine query --encoder NAME'.", required=True)
 @option("--train", Path, "Learn from these KILT rows.", multiple=True, required=True)
-@option("--task tasks", TASK_NAMES, "Take --train for this, all files or each; by default as named.", multiple=True)
+@option("--task tasks", TASKS, "Take --train for this, all files or each; by default as named.", multiple=True)
 @option("--dev", Path, "Keep the weights that are best on these KILT rows; by default the last ones.", multiple=True)
-@option("--dev-task dev_tasks", TASK_NAMES, "Take --dev for this, as above; by default as --train.", multiple=True)
+@option("--dev-task dev_tasks", TASKS, "Take --dev for this, as above; by default as --train.", multiple=True)
 @option("--limit", int, "Use at most so many rows of each --train file; by default all.")
 @option("--dev-limit", int, "Use at most so many rows of each --dev file.", default=500)
 @option(

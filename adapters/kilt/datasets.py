@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Task = Literal["question", "slot-filling", "entity-linking", "dialogue"]
+from kbengine.inputs import Task
+
 Metric = Literal["accuracy", "em", "f1", "rougel"]
 
 _SUFFIXES = ("-test_without_answers-kilt", "-dev-kilt", "-train-kilt")

@@ -21,6 +21,7 @@ from adapters.kilt.records import TaskRecord, read_gold
 from adapters.kilt.scoring import Scores, score_files
 from adapters.kilt.submission import Prediction, SubmissionWriter
 from adapters.tasks.answering import trimmed_span
+from adapters.tasks.defaults import PHRASE_TASKS
 from adapters.tasks.provenance import PageProvenance
 from adapters.tasks.queries import task_query
 from kbengine.errors import InvalidOptionError, TaskInputError
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 BM25 = Weights(phrase=0.0, passage=0.0, lexical=1.0)
 """The lexical index alone."""
-READ_TASKS: tuple[Task, ...] = ("question", "slot-filling")
-"""Tasks whose answers are phrases of passages; pages of the others are ranked, not read."""
 BATCH = 64
 """Records searched, and whose passages are read, together."""
 
@@ -141,9 +140,9 @@ def run_pipeline(
     """
     options, progress = options or PipelineOptions(), progress or NoProgress()
     task = task or task_of_file(gold)
-    if task not in READ_TASKS:
+    if task not in PHRASE_TASKS:
         raise InvalidOptionError(
-            f"{gold.name} is {task}, whose answers a reader does not find in passages; give {' or '.join(READ_TASKS)} "
+            f"{gold.name} is {task}, whose answers a reader does not find in passages; give {' or '.join(PHRASE_TASKS)} "
             "files (kbengine score --retrieval compares pages of the others)"
         )
     records = list(read_gold(gold))[: options.limit]

@@ -19,7 +19,7 @@ from web.models.aliases import (
     NameQuery,
     NewAliases,
 )
-from web.responses import json_response
+from web.responses import fields_of, json_response
 from web.service import current_service
 
 if TYPE_CHECKING:
@@ -39,17 +39,8 @@ def list_aliases(query_data: AliasQuery) -> Response:
     """
     kb = current_service().engine.knowledge_base
     page = list_names(kb, query_data.document, query_data.prefix, query_data.limit, query_data.page_token)
-    listed = [
-        {
-            "alias": record.alias,
-            "document": record.doc_id,
-            "title": record.title,
-            "source": record.source,
-            "prior": record.prior,
-            "uses": record.uses,
-        }
-        for record in page.items
-    ]
+    names = ("alias", "title", "source", "prior", "uses")
+    listed = [fields_of(record, *names, document="doc_id") for record in page.items]
     return json_response({"aliases": listed, "next_page_token": page.next_page_token, "generation": kb.generation})
 
 
@@ -64,13 +55,7 @@ def match_alias(query_data: NameQuery) -> Response:
     """
     kb = current_service().engine.knowledge_base
     matches = [
-        {
-            "document": record.doc_id,
-            "title": record.title,
-            "alias": match.alias,
-            "form": match.form,
-            "prior": match.prior,
-        }
+        fields_of(record, "title", document="doc_id") | fields_of(match, "alias", "form", "prior")
         for record, match in kb.alias_matches(query_data.name)
     ]
     return json_response({"matches": matches, "generation": kb.generation})

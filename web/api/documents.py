@@ -22,7 +22,7 @@ from web.models.documents import (
     ListQuery,
 )
 from web.request_context import current_request
-from web.responses import json_response, not_modified, tagged
+from web.responses import fields_of, json_response, not_modified, tagged
 from web.result_cache import cache_tag, request_key
 from web.service import current_service
 
@@ -89,16 +89,8 @@ def get_document(doc_id: str) -> Response:
         return known
     stored = stored_document(kb, doc_id)
     record = stored.record
-    passages = [
-        {
-            "id": passage.passage_id,
-            "ordinal": passage.ordinal,
-            "section": passage.section,
-            "char_offset": passage.char_offset,
-            "text": passage.text,
-        }
-        for passage in stored.passages
-    ]
+    names = ("ordinal", "section", "char_offset", "text")
+    passages = [fields_of(passage, *names, id="passage_id") for passage in stored.passages]
     return tagged(json_response(_summary(record) | {"passages": passages}), tag)
 
 
@@ -111,19 +103,9 @@ def delete_document(doc_id: str) -> Response:
 
 
 def _facts(commit: Commit) -> dict[str, Any]:
-    return {
-        "added": commit.documents_added,
-        "replaced": commit.documents_replaced,
-        "deleted": commit.documents_deleted,
-    }
+    return fields_of(commit, added="documents_added", replaced="documents_replaced", deleted="documents_deleted")
 
 
 def _summary(record: DocumentRecord) -> dict[str, Any]:
-    return {
-        "id": record.doc_id,
-        "title": record.title,
-        "url": record.url,
-        "passages": record.passage_count,
-        "meta": dict(record.meta),
-        "added_in": record.born_generation,
-    }
+    names = {"id": "doc_id", "passages": "passage_count", "added_in": "born_generation"}
+    return fields_of(record, "title", "url", **names) | {"meta": dict(record.meta)}

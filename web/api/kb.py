@@ -10,7 +10,7 @@ from flask import Response
 from kbengine.terminal.facts import kb_facts
 from web.guards import access
 from web.models.documents import KnowledgeBaseBody, VerifyBody
-from web.responses import json_response
+from web.responses import fields_of, json_response
 from web.service import current_service
 from web.verifying import VerifyState
 
@@ -46,11 +46,7 @@ def verify_json(state: VerifyState) -> dict[str, Any]:
     """Return the state of the verification as plain JSON values."""
     report = state.report
     findings = () if report is None else report.findings
-    return {
-        "state": state.state,
-        "started_at": state.started_at,
-        "finished_at": state.finished_at,
+    return fields_of(state, "state", "started_at", "finished_at", "problem") | {
         "ok": None if report is None else report.ok,
-        "findings": [{"severity": each.severity, "where": each.where, "what": each.what} for each in findings],
-        "problem": state.problem,
+        "findings": [fields_of(each, "severity", "where", "what") for each in findings],
     }

@@ -8,10 +8,10 @@ from typing import Any
 from flask import Response
 
 from storage.errors import KBError
+from web.error_handlers import log_error
 from web.errors import DeadlineError
 from web.problems import http_problem, problem_of
 from web.request_context import current_request
-from web.request_log import error_facts
 from web.responses import json_response
 from web.service import Reply, current_service
 
@@ -35,5 +35,5 @@ def _item(item_id: str, outcome: Reply | Exception) -> dict[str, Any]:
     else:
         problem = http_problem(500)
     if problem.status >= 500 and not isinstance(outcome, DeadlineError):
-        service.log.error("failed", request_id=context.request_id, **error_facts(outcome))
+        log_error(outcome, "failed")
     return {"id": item_id, "status": problem.status, "problem": problem.to_json(context.request_id)}

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, JsonValue, RootModel
 
 from web import limits
+from web.models.answers import PassageBody
 from web.models.base import Body, DocumentId, Filter, Name, StoredText, Title
 
 
@@ -94,16 +95,6 @@ class DocumentList(Body):
     generation: int
 
 
-class StoredPassage(Body):
-    """A passage of a document."""
-
-    id: int
-    ordinal: int
-    section: str | None
-    char_offset: int
-    text: str
-
-
 class FullDocument(Body):
     """A document with its passages."""
 
@@ -112,7 +103,7 @@ class FullDocument(Body):
     url: str | None
     meta: dict[str, Any]
     added_in: int
-    passages: list[StoredPassage]
+    passages: list[PassageBody]
 
 
 class ListQuery(Body):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from kbengine.inputs import Dialogue, Question, Slot
+from kbengine.errors import TaskInputError
+from kbengine.inputs import Dialogue, Question, Slot, Task
 from kbengine.search.query import Effort, SearchOptions, SomeWeights, Strategy, Unit
+from kbengine.text_form import mention_of, mentions_of
 from web import limits
 from web.models.base import Body, Filter, Text, Whole
 
@@ -65,7 +68,7 @@ class Options(Body):
 
 
 class TaskQuery(Options):
-    """The options of the tasks."""
+    """What one of the tasks is asked, with its options."""
 
     threshold: float | None = Field(
         None, ge=0, le=1, allow_inf_nan=False, description="The probability that the best answer has to reach."
@@ -74,6 +77,10 @@ class TaskQuery(Options):
     def request(self) -> TaskInput:
         """Return what is asked."""
         raise NotImplementedError
+
+    def requests(self) -> list[TaskInput]:
+        """Return all that is asked: one thing, or one for each mention."""
+        return [self.request()]
 
     def options(self) -> AnswerOptions:
         """Return how it is to be answered."""
@@ -123,8 +130,6 @@ class MentionQuery(TaskQuery):
 
     def request(self) -> TaskInput:
         """Return the mention in its text."""
-        from kbengine.text_form import mention_of, mentions_of
-
         if self.span is None:
             return mention_of(self.text)
         return mentions_of(self.text, [(self.span[0], self.span[1])])[0]
@@ -138,13 +143,20 @@ class EntityLinkingQuery(MentionQuery):
     )
 
     def requests(self) -> list[TaskInput]:
-        """Return one request for each of `spans`."""
-        from kbengine.errors import TaskInputError
-        from kbengine.text_form import mentions_of
-
+        """Return one request for each of `spans`, or the one of `span`."""
+        if self.spans is None:
+            return [self.request()]
         if self.span is not None:
             raise TaskInputError("'span' and 'spans' are both given; give one of them")
-        return list(mentions_of(self.text, [(start, end) for start, end in self.spans or ()]))
+        return list(mentions_of(self.text, [(start, end) for start, end in self.spans]))
+
+
+TASK_QUERIES: Mapping[Task, type[TaskQuery]] = {
+    "question": QuestionQuery,
+    "slot-filling": SlotFillingQuery,
+    "entity-linking": EntityLinkingQuery,
+    "dialogue": DialogueQuery,
+}
 
 
 class SearchQuery(Options):

@@ -1,6 +1,6 @@
 """The web page: search, documents and the state of the knowledge base, rendered by the server."""
 
 from web.page.blueprint import page
-from web.page.twin import twin
+from web.page.json_answers import json_answers
 
-__all__ = ["page", "twin"]
+__all__ = ["json_answers", "page"]

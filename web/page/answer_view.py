@@ -67,48 +67,30 @@ class AnswerCard:
     `passage` is the answer in pieces where it is a whole passage, empty otherwise.
     """
 
-    rank: int
-    text: str
+    answer: Answer
     passage: tuple[Piece, ...]
     is_long: bool
     shows_sentence: bool
     is_title: bool
-    score: float
     score_percent: float
-    probability: float | None
     best: Place
     others: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class AnswerList:
-    """The answer to one request; `reason` is None when there is an answer, `cards` are then the answers."""
+    """The answer to one request with its cards, and how long it took with the time that it waited."""
 
-    status: str
-    reason: str | None
+    answer: TaskAnswer
     cards: tuple[AnswerCard, ...]
-    threshold: float | None
-    generation: int
-    encoder: str
-    n_query_tokens: int
-    truncated: bool
     total_ms: float
 
 
 def answer_list(answer: TaskAnswer, *, kb_name: str) -> AnswerList:
     """Return the answer as shown."""
     top = max((one.score for one in answer.answers), default=0.0)
-    return AnswerList(
-        status=answer.status,
-        reason=answer.reason,
-        cards=tuple(_card(one, top, answer.generation, kb_name) for one in answer.answers),
-        threshold=answer.threshold,
-        generation=answer.generation,
-        encoder=answer.encoder,
-        n_query_tokens=answer.n_query_tokens,
-        truncated=answer.truncated,
-        total_ms=_total_ms(answer),
-    )
+    cards = tuple(_card(one, top, answer.generation, kb_name) for one in answer.answers)
+    return AnswerList(answer, cards, _total_ms(answer))
 
 
 def timing_bars(answers: Sequence[TaskAnswer]) -> tuple[Bar, ...]:
@@ -159,16 +141,13 @@ def _card(answer: Answer, top: float, generation: int, kb_name: str) -> AnswerCa
     places = tuple(_place(evidence, generation, kb_name) for evidence in answer.evidence)
     is_passage = answer.unit == "passage"
     return AnswerCard(
-        rank=answer.rank,
-        text=answer.text,
+        answer=answer,
         passage=places[0].passage if is_passage else (),
         is_long=answer.unit in ("sentence", "passage"),
         shows_sentence=not is_passage
         and "".join(piece.text for piece in places[0].sentence).strip() != answer.text.strip(),
         is_title=answer.text == places[0].title,
-        score=answer.score,
         score_percent=round(min(max(100 * answer.score / top, 0.0), 100.0), 1) if top > 0 else 0.0,
-        probability=answer.probability,
         best=places[0],
         others=places[1:],
     )

@@ -10,14 +10,11 @@ from flask import Response, make_response, redirect, render_template, request, u
 from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response as BaseResponse
 
-from kbengine.search.query import EFFORTS, UNITS
 from storage.errors import UsageError
-from web import limits
-from web.deadline import Deadline
 from web.page.answer_view import AnswerCard, answer_list
-from web.page.asking import OPTION_NAMES, Asking, read_asking
 from web.page.problems import problem_of
-from web.page.searching import STRATEGY_NAMES, encoder_choices
+from web.page.search_form import OPTION_NAMES, SearchForm, read_form
+from web.page.searching import answers_of, choices_of
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
@@ -41,7 +38,7 @@ class Column:
     """What one setting answers."""
 
     name: str
-    asking: Asking
+    form: SearchForm
     status: str
     total_ms: float
     cards: tuple[ComparedCard, ...]
@@ -49,7 +46,7 @@ class Column:
 
 def compare() -> BaseResponse:
     """Return the page of two settings; without a query, the way to the search page."""
-    first = read_asking(request.args)
+    first = read_form(request.args)
     if first.is_empty:
         return redirect(url_for("page.ask"), 302)
     second = _other(first)
@@ -59,12 +56,7 @@ def compare() -> BaseResponse:
         "first": first,
         "second": second,
         "own": [(name, value) for name, value in first.parameters() if name not in OPTION_NAMES],
-        "units": [(unit, unit.capitalize()) for unit in UNITS],
-        "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
-        "strategies": [(strategy or "", name) for strategy, (name, _) in STRATEGY_NAMES.items()],
-        "encoders": encoder_choices(service),
-        "max_k": limits.K,
-        "is_calibrated": first.task in service.engine.answerer.calibrations.tasks,
+        **choices_of(first, service),
         "search_address": first.address(url_for("page.ask")),
         "problem": None,
     }
@@ -76,20 +68,19 @@ def compare() -> BaseResponse:
     return _page(values | {"pairs": pairs})
 
 
-def _other(first: Asking) -> Asking:
+def _other(first: SearchForm) -> SearchForm:
     """Return the other setting: as the address says, by default the first one with the highest effort."""
     parameters = MultiDict([(name, value) for name, value in first.parameters() if name not in OPTION_NAMES])
     given = {name: request.args.get(OTHER_PREFIX + name) for name in OPTION_NAMES}
     if all(value is None for value in given.values()):
         return replace(first, effort="normal" if first.effort == "exact" else "exact")
     parameters.update({name: value for name, value in given.items() if value is not None})
-    return read_asking(parameters)
+    return read_form(parameters)
 
 
-def _columns(first: Asking, second: Asking, service: Service) -> list[tuple[str, Column, Column]]:
+def _columns(first: SearchForm, second: SearchForm, service: Service) -> list[tuple[str, Column, Column]]:
     """Return a name and two columns for each request; several mentions are several requests."""
-    deadline = Deadline.after(service.settings.deadline_s)
-    answers = [service.engine.ask(one.requests(), one.options(), deadline) for one in (first, second)]
+    answers = [answers_of(one, service)[1] for one in (first, second)]
     names = first.mentions if len(first.mentions) > 1 else ("",)
     same_unit = first.shown_unit == second.shown_unit
     return [
@@ -98,20 +89,20 @@ def _columns(first: Asking, second: Asking, service: Service) -> list[tuple[str,
     ]
 
 
-def _column(name: str, asking: Asking, answer: TaskAnswer, other: TaskAnswer, same_unit: bool) -> Column:
+def _column(name: str, form: SearchForm, answer: TaskAnswer, other: TaskAnswer, same_unit: bool) -> Column:
     key: Callable[[AnswerCard], str] = (
-        (lambda card: " ".join(card.text.casefold().split())) if same_unit else (lambda card: card.best.doc_id)
+        (lambda card: " ".join(card.answer.text.casefold().split())) if same_unit else (lambda card: card.best.doc_id)
     )
     own, others = (answer_list(one, kb_name="") for one in (answer, other))
     ranks: dict[str, int] = {}
     for card in others.cards:
-        ranks.setdefault(key(card), card.rank)
+        ranks.setdefault(key(card), card.answer.rank)
     cards = []
     for card in own.cards:
         rank = ranks.get(key(card))
-        rise = None if rank is None else (rank - card.rank if name == "B" else card.rank - rank)
+        rise = None if rank is None else (rank - card.answer.rank if name == "B" else card.answer.rank - rank)
         cards.append(ComparedCard(card, rank, rise))
-    return Column(name, asking, own.status, own.total_ms, tuple(cards))
+    return Column(name, form, own.answer.status, own.total_ms, tuple(cards))
 
 
 def _page(values: dict[str, Any], status: int = 200) -> Response:

@@ -18,10 +18,10 @@ from web import limits
 from web.guards import FORM_TYPES, body
 from web.listing import Page, document_copy, list_documents, stored_document
 from web.page.answer_view import document_address, safe_source
-from web.page.asking import Asking
 from web.page.naming import other_names
 from web.page.page_state import Deleted, current_page_state
 from web.page.problems import problem_of
+from web.page.search_form import SearchForm
 from web.page.uploads import ACCEPTED, pasted_document, uploaded_documents
 from web.service import current_service
 
@@ -167,7 +167,7 @@ def _is_taken(engine: Engine, doc_id: str) -> bool:
 
 
 def _ask_about(title: str) -> str:
-    return replace(Asking(), q=f"What is {title.strip()}?").address("/") if title.strip() else "/"
+    return replace(SearchForm(), q=f"What is {title.strip()}?").address("/") if title.strip() else "/"
 
 
 def _back(address: str) -> str | None:

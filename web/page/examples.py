@@ -11,7 +11,7 @@ from kbengine.errors import UnknownDocumentError
 from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Task
 from kbengine.terminal.demonstration import demo_queries
 from web.listing import stored_document
-from web.page.asking import Asking
+from web.page.search_form import SearchForm
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase
@@ -29,9 +29,9 @@ class Examples:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._generation = -1
-        self._by_task: dict[Task, tuple[Asking, ...]] = {}
+        self._by_task: dict[Task, tuple[SearchForm, ...]] = {}
 
-    def of(self, task: Task, kb: KnowledgeBase) -> tuple[Asking, ...]:
+    def of(self, task: Task, kb: KnowledgeBase) -> tuple[SearchForm, ...]:
         """Return up to six examples of the task; none when the knowledge base is empty."""
         with self._lock:
             if kb.generation != self._generation:
@@ -41,13 +41,13 @@ class Examples:
             return self._by_task[task]
 
 
-def _bundled(task: Task, kb: KnowledgeBase) -> tuple[Asking, ...]:
+def _bundled(task: Task, kb: KnowledgeBase) -> tuple[SearchForm, ...]:
     """Return the demo's queries of the task whose document is in this knowledge base, title and all."""
-    found: list[Asking] = []
+    found: list[SearchForm] = []
     for record in demo_queries():
         page = record["output"][0]["provenance"][0]
         if record["task"] == task and len(found) < N_EXAMPLES and _holds(kb, page["wikipedia_id"], page["title"]):
-            found.append(_asking(task, record["input"]))
+            found.append(_form(task, record["input"]))
     return tuple(found)
 
 
@@ -58,7 +58,7 @@ def _holds(kb: KnowledgeBase, doc_id: str, title: str) -> bool:
         return False
 
 
-def _asking(task: Task, text: str) -> Asking:
+def _form(task: Task, text: str) -> SearchForm:
     """Return the state of the search page for a record's input."""
     fields: dict[str, Any] = {}
     match task:
@@ -70,27 +70,25 @@ def _asking(task: Task, text: str) -> Asking:
             fields["text"] = text
         case "dialogue":
             fields["turns"] = tuple(turn for turn in text.split("\n") if turn)
-    return Asking(task=task, **fields)
+    return SearchForm(task=task, **fields)
 
 
-def _made(task: Task, kb: KnowledgeBase) -> tuple[Asking, ...]:
+def _made(task: Task, kb: KnowledgeBase) -> tuple[SearchForm, ...]:
     """Return examples made of titles and sentences of the first documents."""
     records = kb.reader.list_documents(limit=_N_LOOKED_AT)
     titled = [record for record in records if record.title.strip() and record.passage_count]
     if task == "question":
-        return tuple(Asking(q=f"What is {record.title}?") for record in titled[:N_EXAMPLES])
+        return tuple(SearchForm(q=f"What is {record.title}?") for record in titled[:N_EXAMPLES])
     if task == "slot-filling":
-        pairs = zip(titled, _GENERAL_RELATIONS * N_EXAMPLES, strict=False)
-        return tuple(Asking(task=task, subject=one.title, relation=relation) for one, relation in pairs)[:N_EXAMPLES]
+        pairs = zip(titled[:N_EXAMPLES], _GENERAL_RELATIONS * N_EXAMPLES, strict=False)
+        return tuple(SearchForm(task=task, subject=one.title, relation=relation) for one, relation in pairs)
     documents = [stored_document(kb, record.doc_id) for record in titled[: 2 * N_EXAMPLES]]
-    if task == "entity-linking":
-        made = (_mention_example(document, [one.title for one in titled]) for document in documents)
-    else:
-        made = (_dialogue_example(document) for document in documents)
+    titles = [one.title for one in titled]
+    made = [_mention_example(one, titles) if task == "entity-linking" else _dialogue_example(one) for one in documents]
     return tuple(one for one in made if one is not None)[:N_EXAMPLES]
 
 
-def _mention_example(document: StoredDocument, titles: Sequence[str]) -> Asking | None:
+def _mention_example(document: StoredDocument, titles: Sequence[str]) -> SearchForm | None:
     """Return a sentence of the document in which a title is marked; another document's title before its own."""
     others = [title for title in titles if title != document.record.title]
     for title in (*others, document.record.title):
@@ -99,15 +97,17 @@ def _mention_example(document: StoredDocument, titles: Sequence[str]) -> Asking 
             if start >= 0:
                 end = start + len(title)
                 marked = f"{sentence[:start]}{START_MENTION} {title} {END_MENTION}{sentence[end:]}"
-                return Asking(task="entity-linking", text=marked)
+                return SearchForm(task="entity-linking", text=marked)
     return None
 
 
-def _dialogue_example(document: StoredDocument) -> Asking | None:
+def _dialogue_example(document: StoredDocument) -> SearchForm | None:
     sentences = _sentences(document)
     if not sentences:
         return None
-    return Asking(task="dialogue", turns=(f"Tell me about {document.record.title}.", sentences[0], "And what else?"))
+    return SearchForm(
+        task="dialogue", turns=(f"Tell me about {document.record.title}.", sentences[0], "And what else?")
+    )
 
 
 def _sentences(document: StoredDocument) -> list[str]:

@@ -8,11 +8,10 @@ from flask import Response, make_response, render_template, request
 from werkzeug.exceptions import HTTPException
 
 from storage.errors import KBError
+from web.error_handlers import log_error
 from web.problems import Problem as ApiProblem
 from web.problems import http_problem as api_http_problem
 from web.problems import problem_of as api_problem_of
-from web.request_context import current_request
-from web.request_log import error_facts
 from web.responses import problem_response
 from web.service import current_service
 
@@ -75,13 +74,13 @@ def kb_problem(error: KBError) -> Response:
     """Return the page of an error that kbengine can name."""
     problem = problem_of(error)
     if problem.status >= 500:
-        _log(error, "failed")
+        log_error(error, "failed")
     return problem_page(problem)
 
 
 def unexpected_problem(error: Exception) -> Response:
     """Return the page of an error that nobody foresaw; the log says more than the page."""
-    _log(error, "crashed")
+    log_error(error, "crashed")
     return problem_page(_told(api_http_problem(500), None))
 
 
@@ -109,10 +108,6 @@ def problem_page(problem: Problem) -> Response:
         # What makes a browser ask: the key goes in the password field, no cookie is needed.
         response.headers["WWW-Authenticate"] = 'Basic realm="kbengine: any name, the key as password", charset="UTF-8"'
     return response
-
-
-def _log(error: Exception, event: str) -> None:
-    current_service().log.error(event, request_id=current_request().request_id, **error_facts(error))
 
 
 def _told(found: ApiProblem, title: str | None) -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flask import Response, make_response, redirect, render_template, request, url_for
@@ -15,15 +15,15 @@ from kbengine.search.query import EFFORTS, UNITS, Strategy
 from storage.errors import UsageError
 from storage.tuned_files import list_tuned
 from web import limits
-from web.deadline import Deadline
 from web.guards import FORM_TYPES, access, body
 from web.page.answer_view import AnswerList, answer_list, timing_bars
 from web.page.as_code import curl_code, python_code
-from web.page.asking import Asking, marked_text, read_asking
+from web.page.json_answers import PATH
+from web.page.marked_text import marked_text
 from web.page.page_state import current_page_state
 from web.page.passages import Piece, marked_pieces
 from web.page.problems import problem_of
-from web.page.twin import PATH
+from web.page.search_form import SearchForm, read_form
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
@@ -80,105 +80,115 @@ class LinkedPiece:
 
 def ask() -> Response:
     """Return the search page, with the answers when its address asks for something."""
-    return _asked(read_asking(request.args))
+    return _asked(read_form(request.args))
 
 
 @access("read")
 @body(*FORM_TYPES)
 def ask_long() -> BaseResponse:
     """Return the way to the address that holds the posted form; where that were too long, the answers themselves."""
-    asking = read_asking(request.form)
-    address = asking.address()
-    return redirect(address, 303) if len(address) <= MAX_ADDRESS_CHARS else _asked(asking)
+    form = read_form(request.form)
+    address = form.address()
+    return redirect(address, 303) if len(address) <= MAX_ADDRESS_CHARS else _asked(form)
 
 
-def _asked(asking: Asking) -> Response:
+def _asked(form: SearchForm) -> Response:
     service = current_service()
-    values = _form_values(asking, service)
-    if asking.is_empty and not asking.problems:
-        return _page(values | _examples(asking, service))
+    values = _form_values(form, service)
+    if form.is_empty and not form.problems:
+        return _page(values | _examples(form, service))
     try:
-        requests, answers = _answers(asking, service)
+        requests, answers = answers_of(form, service)
     except UsageError as error:
         problem = problem_of(error)
         return _page(values | {"problem": problem}, problem.status)
-    return _page(values | _results(asking, requests, answers, service))
+    return _page(values | _results(form, requests, answers, service))
 
 
-def _answers(asking: Asking, service: Service) -> tuple[list[TaskInput], list[TaskAnswer]]:
-    requests = asking.requests()
-    deadline = Deadline.after(service.settings.deadline_s)
-    return requests, service.engine.ask(requests, asking.options(), deadline)
+def answers_of(form: SearchForm, service: Service) -> tuple[list[TaskInput], list[TaskAnswer]]:
+    """Return what the form asks for, one thing or one for each mention, and the answers with the parts of their scores.
+
+    Raises:
+        TaskInputError: something is missing, too long or too much.
+    """
+    query = form.query()
+    requests = query.requests()
+    options = replace(query.options(), explain=True, truncate=True)
+    return requests, service.engine.ask(requests, options, service.deadline())
 
 
-def _form_values(asking: Asking, service: Service) -> dict[str, Any]:
+def choices_of(form: SearchForm, service: Service) -> dict[str, Any]:
+    """Return what the options of a search may be: value, name and perhaps a line about each."""
+    tuned = list_tuned(service.engine.knowledge_base.path)
+    return {
+        "units": [(unit, unit.capitalize()) for unit in UNITS],
+        "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
+        "strategies": [(strategy or "", *words) for strategy, words in STRATEGY_NAMES.items()],
+        "encoders": [("", "Default", ""), *((name, name, "") for name in tuned)] if tuned else [],
+        "max_k": limits.K,
+        "is_calibrated": form.task in service.engine.answerer.calibrations.tasks,
+    }
+
+
+def _form_values(form: SearchForm, service: Service) -> dict[str, Any]:
     info = service.engine.info()
     counts = f"{info.documents:,} documents, {info.passages:,} passages, {info.tokens_stored:,} phrase vectors."
     return {
         "section": "page.ask",
-        "asking": asking,
+        "form": form,
         "task_names": TASK_NAMES,
         "headlines": HEADLINES,
         "teaching": TEACHING,
-        "units": [(unit, unit.capitalize()) for unit in UNITS],
-        "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
-        "strategies": [(strategy or "", *words) for strategy, words in STRATEGY_NAMES.items()],
-        "encoders": encoder_choices(service),
-        "max_k": limits.K,
-        "is_calibrated": asking.task in service.engine.answerer.calibrations.tasks,
+        **choices_of(form, service),
         "max_text": limits.TEXT_CHARS,
-        "relations": RelationTable.load() if asking.task == "slot-filling" else (),
+        "relations": RelationTable.load() if form.task == "slot-filling" else (),
         "counts": counts,
         "is_kb_empty": not info.documents,
         "kb_name": info.path.name,
-        "defaults": {"unit": DEFAULT_UNITS[asking.task], "effort": Asking.effort, "k": str(Asking.k)},
+        "defaults": {"unit": DEFAULT_UNITS[form.task], "effort": SearchForm.effort, "k": str(SearchForm.k)},
         "answered": False,
         "problem": None,
     }
 
 
-def encoder_choices(service: Service) -> list[tuple[str, str]]:
-    """Return value and name of each query encoder that can be chosen; none where there is no choice."""
-    tuned = list_tuned(service.engine.knowledge_base.path)
-    return [("", "Default"), *((name, name) for name in tuned)] if tuned else []
-
-
-def _examples(asking: Asking, service: Service) -> dict[str, Any]:
+def _examples(form: SearchForm, service: Service) -> dict[str, Any]:
     def marked(text: str) -> tuple[Piece, ...]:
         parts = marked_text(text)
         return marked_pieces(parts.text, parts.mentions)
 
-    return {"examples": current_page_state().examples.of(asking.task, service.engine.knowledge_base), "marked": marked}
+    return {"examples": current_page_state().examples.of(form.task, service.engine.knowledge_base), "marked": marked}
 
 
-def _results(asking: Asking, requests: list[TaskInput], answers: list[TaskAnswer], service: Service) -> dict[str, Any]:
+def _results(
+    form: SearchForm, requests: list[TaskInput], answers: list[TaskAnswer], service: Service
+) -> dict[str, Any]:
     kb_name = service.engine.info().path.name
     names = [one.name if isinstance(one, Mention) else "" for one in requests]
     lists = [answer_list(answer, kb_name=kb_name) for answer in answers]
-    address, needs_key = asking.address(), service.settings.require_key
+    address, needs_key = form.address(), service.settings.require_key
     return {
         "answered": True,
-        "strategy_name": STRATEGY_NAMES[asking.strategy][0],
+        "strategy_name": STRATEGY_NAMES[form.strategy][0],
         "groups": [AnswerGroup(name, one) for name, one in zip(names, lists, strict=True)],
-        "linked_text": _linked_text(asking, lists),
+        "linked_text": _linked_text(form, lists),
         "timings": timing_bars(answers),
         "total_ms": max(one.total_ms for one in lists),
         "permalink": address if len(address) <= MAX_ADDRESS_CHARS else None,
-        "json_address": asking.address(PATH),
-        "compare_address": asking.address(url_for("page.compare")),
-        "curl": curl_code(asking, request.host_url, needs_key=needs_key),
-        "python": python_code(asking, request.host_url, needs_key=needs_key),
+        "json_address": form.address(PATH),
+        "compare_address": form.address(url_for("page.compare")),
+        "curl": curl_code(form, request.host_url, needs_key=needs_key),
+        "python": python_code(form, request.host_url, needs_key=needs_key),
     }
 
 
-def _linked_text(asking: Asking, lists: list[AnswerList]) -> list[LinkedPiece]:
+def _linked_text(form: SearchForm, lists: list[AnswerList]) -> list[LinkedPiece]:
     """Return the asked text with a link at each mention, titled with the best answer; empty for other tasks."""
-    if asking.task != "entity-linking":
+    if form.task != "entity-linking":
         return []
-    marked = marked_text(asking.text)
+    marked = marked_text(form.text)
     pieces, end = [], 0
     for number, (span, answers) in enumerate(zip(marked.mentions, lists, strict=True), start=1):
-        entity = answers.cards[0].text if answers.status == "answered" and answers.cards else None
+        entity = answers.cards[0].answer.text if answers.answer.status == "answered" and answers.cards else None
         pieces.append(LinkedPiece(marked.text[end : span.start]))
         pieces.append(LinkedPiece(marked.text[span.start : span.end], f"mention-{number}", entity))
         end = span.end

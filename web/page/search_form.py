@@ -1,4 +1,4 @@
-"""The state of the search page: read from the address, checked, made into requests, written back as an address."""
+"""The form of the search page: read from the address, checked as the API checks, written back as an address."""
 
 from __future__ import annotations
 
@@ -8,35 +8,31 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from pydantic import ValidationError
+
 from adapters.tasks.defaults import DEFAULT_UNITS
 from kbengine.errors import InvalidOptionError, TaskInputError
-from kbengine.inputs import END_MENTION, START_MENTION, TASKS, Dialogue, Mention, Question, Slot, Task, TaskInput
+from kbengine.inputs import END_MENTION, START_MENTION, TASKS, Task
 from kbengine.search.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Strategy, Unit
-from kbengine.span import Span
 from storage.tuned_files import check_name
-from web import limits
+from web.models.queries import TASK_QUERIES, TaskQuery
+from web.page.marked_text import marked_text
 
 if TYPE_CHECKING:
     from werkzeug.datastructures import MultiDict
 
-    from adapters.tasks.answerer import AnswerOptions
-
 OPTION_NAMES = ("unit", "k", "effort", "threshold", "strategy", "encoder", "where")
 """How is asked, by the names that the address, the API and the engine have for it."""
-
-_MARK = re.compile(f"{re.escape(START_MENTION)}|{re.escape(END_MENTION)}")
-
-
-@dataclass(frozen=True)
-class MarkedText:
-    """A text without its marks, and where the mentions stood: half-open character offsets, in order."""
-
-    text: str
-    mentions: tuple[Span, ...]
+_OWN_FIELDS: Mapping[Task, tuple[str, ...]] = {
+    "question": ("q",),
+    "slot-filling": ("subject", "relation"),
+    "entity-linking": ("text",),
+    "dialogue": ("turns",),
+}
 
 
 @dataclass(frozen=True)
-class Asking:
+class SearchForm:
     """What the search page shows and asks for; the address holds all of it, nothing else is kept.
 
     Attributes:
@@ -79,100 +75,70 @@ class Asking:
     @property
     def is_empty(self) -> bool:
         """Tell whether nothing was asked yet."""
-        match self.task:
-            case "question":
-                return not self.q
-            case "slot-filling":
-                return not (self.subject or self.relation)
-            case "entity-linking":
-                return not self.text
-            case "dialogue":
-                return not self.turns
+        return not any(getattr(self, name) for name in _OWN_FIELDS[self.task])
 
     @property
     def summary(self) -> str:
         """Return what is asked, in one line, for the window's title."""
         match self.task:
-            case "question":
-                asked = self.q
-            case "slot-filling":
-                asked = f"{self.subject} · {self.relation}"
             case "entity-linking":
                 asked = ", ".join(self.mentions) or self.text
             case "dialogue":
-                asked = self.turns[-1] if self.turns else ""
+                asked = "".join(self.turns[-1:])
+            case _:
+                asked = " · ".join(getattr(self, name) for name in _OWN_FIELDS[self.task])
         return asked if len(asked) <= 80 else asked[:79] + "…"
 
     @property
     def mentions(self) -> tuple[str, ...]:
         """Return the marked mentions' texts; none when the marks make no sense."""
         try:
-            marked = marked_text(self.text)
+            return marked_text(self.text).names
         except TaskInputError:
             return ()
-        return tuple(marked.text[span.start : span.end] for span in marked.mentions)
 
-    def requests(self) -> list[TaskInput]:
-        """Return what the engine is asked: one request, or one for each mention.
+    def body(self) -> dict[str, Any]:
+        """Return the body that asks the API for the same; options that have their default are left out.
+
+        Raises:
+            TaskInputError: the address could not be read, or the marks make no sense.
+        """
+        if self.problems:
+            raise TaskInputError("; ".join(self.problems))
+        own: dict[str, Any] = {name: getattr(self, name) for name in _OWN_FIELDS[self.task]}
+        match self.task:
+            case "question":
+                own = {"text": self.q}
+            case "dialogue":
+                own = {"turns": list(self.turns)}
+            case "entity-linking":
+                marked = marked_text(self.text)
+                spans = [[span.start, span.end] for span in marked.mentions]
+                own = {"text": marked.text} | ({"span": spans[0]} if len(spans) == 1 else {"spans": spans})
+        return own | {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name in OPTION_NAMES and getattr(self, field.name) != field.default
+        }
+
+    def query(self) -> TaskQuery:
+        """Return what is asked, as the API reads it.
 
         Raises:
             TaskInputError: something is missing, too long or too much; the message says what to do.
         """
-        if self.problems:
-            raise TaskInputError("; ".join(self.problems))
-        for text in (self.q, self.subject, self.relation, self.text, *self.turns):
-            if len(text) > limits.TEXT_CHARS:
-                raise TaskInputError(
-                    f"a text has {len(text):,} characters, wanted at most {limits.TEXT_CHARS:,}; shorten it"
-                )
-        match self.task:
-            case "question":
-                return [Question(self.q)]
-            case "slot-filling":
-                if not self.subject or not self.relation:
-                    missing = "subject" if not self.subject else "relation"
-                    raise TaskInputError(f"the {missing} is empty; fill in both, such as 'Marie Curie' and 'spouse'")
-                return [Slot(self.subject, self.relation)]
-            case "entity-linking":
-                return self._linking_requests()
-            case "dialogue":
-                if len(self.turns) > limits.TURNS:
-                    raise TaskInputError(f"{len(self.turns)} turns, wanted at most {limits.TURNS}; leave out old ones")
-                return [Dialogue(self.turns)]
-
-    def _linking_requests(self) -> list[TaskInput]:
-        marked = marked_text(self.text)
-        if not marked.mentions:
-            raise TaskInputError(
-                f"no mention is marked; select it in the text, or write {START_MENTION} before and {END_MENTION} "
-                "after it"
-            )
-        if len(marked.mentions) > limits.SPANS:
-            raise TaskInputError(f"{len(marked.mentions)} mentions, wanted at most {limits.SPANS}; split the text")
-        return [Mention(marked.text, mention) for mention in marked.mentions]
-
-    def options(self) -> AnswerOptions:
-        """Return how the engine shall answer; score parts are always asked for, the page shows them.
-
-        Raises:
-            InvalidOptionError: a value is out of its range.
-        """
-        from adapters.tasks.answerer import AnswerOptions
-
-        if self.k > limits.K:
-            raise InvalidOptionError(f"k is {self.k}, wanted 1 to {limits.K}; ask for fewer answers")
-        return AnswerOptions(**{name: getattr(self, name) for name in OPTION_NAMES}, explain=True, truncate=True)
+        try:
+            return TASK_QUERIES[self.task].model_validate(self.body())
+        except ValidationError as error:
+            raise TaskInputError(_in_words(error)) from None
 
     def parameters(self) -> list[tuple[str, str]]:
         """Return the state as the address's parameters; what has its default is left out."""
-        own: Mapping[Task, tuple[str, ...]] = {
-            "question": ("q",),
-            "slot-filling": ("subject", "relation"),
-            "entity-linking": ("text",),
-            "dialogue": (),
-        }
-        named = [("task", self.task), *((name, getattr(self, name)) for name in own[self.task])]
-        named += [("turn", turn) for turn in self.turns if self.task == "dialogue"]
+        named: list[tuple[str, str]] = [("task", self.task)]
+        if self.task == "dialogue":
+            named += [("turn", turn) for turn in self.turns]
+        else:
+            named += [(name, getattr(self, name)) for name in _OWN_FIELDS[self.task]]
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in OPTION_NAMES and value != field.default:
@@ -184,7 +150,7 @@ class Asking:
         return f"{path}?{urlencode(replace(self, **changes).parameters())}"
 
 
-def read_asking(parameters: MultiDict[str, str]) -> Asking:
+def read_form(parameters: MultiDict[str, str]) -> SearchForm:
     """Return the state that an address holds; what cannot be read is named in `problems` and has its default."""
     problems: list[str] = []
     task = _choice(parameters, "task", TASKS, "question", problems)
@@ -208,7 +174,7 @@ def read_asking(parameters: MultiDict[str, str]) -> Asking:
     except InvalidOptionError as error:
         problems.append(error.message)
         encoder = ""
-    return Asking(
+    return SearchForm(
         task=task,
         q=parameters.get("q", "").strip(),
         subject=parameters.get("subject", "").strip(),
@@ -226,38 +192,6 @@ def read_asking(parameters: MultiDict[str, str]) -> Asking:
     )
 
 
-def marked_text(text: str) -> MarkedText:
-    """Return the text without `[START_ENT]` and `[END_ENT]`, and its mentions without the blanks at their ends.
-
-    Raises:
-        TaskInputError: a mark is not closed, not opened, nested, or has no word in it.
-    """
-    plain, mentions, end, opened = "", [], 0, -1
-    for mark in _MARK.finditer(text):
-        plain += text[end : mark.start()]
-        end = mark.end()
-        if mark[0] == START_MENTION:
-            if opened >= 0:
-                raise TaskInputError(f"{START_MENTION} stands inside a mention; close it with {END_MENTION} first")
-            # The blanks inside the marks belong to the marks, unless the words around would run together.
-            end += text[end : end + 1] == " " and not plain[-1:].isalnum()
-            opened = len(plain)
-        else:
-            if opened < 0:
-                raise TaskInputError(f"{END_MENTION} has no {START_MENTION} before it; put one before the mention")
-            if plain.endswith(" ") and not text[end : end + 1].isalnum():
-                plain = plain[:-1]
-            start = opened + len(plain[opened:]) - len(plain[opened:].lstrip())
-            stop = len(plain.rstrip())
-            if start >= stop:
-                raise TaskInputError(f"the mention between {START_MENTION} and {END_MENTION} is empty; mark a word")
-            mentions.append(Span(start, stop))
-            opened = -1
-    if opened >= 0:
-        raise TaskInputError(f"{START_MENTION} is not closed; put {END_MENTION} behind the mention")
-    return MarkedText(plain + text[end:], tuple(mentions))
-
-
 def _choice(parameters: MultiDict[str, str], name: str, choices: Any, default: Any, problems: list[str]) -> Any:
     value = parameters.get(name, "").strip()
     if not value:
@@ -266,3 +200,23 @@ def _choice(parameters: MultiDict[str, str], name: str, choices: Any, default: A
         problems.append(f"{name} is {value[:20]!r}, wanted one of {', '.join(choices)}")
         return default
     return value
+
+
+def _in_words(error: ValidationError) -> str:
+    """Return the first thing that is wrong with a body, as the page's reader would say it."""
+    first = error.errors(include_url=False)[0]
+    field, limit = str(first["loc"][0]), first.get("ctx", {})
+    match first["type"]:
+        case "string_too_long":
+            return f"a text has more than {limit['max_length']:,} characters; shorten it"
+        case "too_long":
+            what = "mentions" if field == "spans" else field
+            return f"{limit['actual_length']} {what}, wanted at most {limit['max_length']}; leave some out"
+        case "too_short" if field == "spans":
+            return (
+                f"no mention is marked; select it in the text, or write {START_MENTION} before and {END_MENTION} "
+                "after it"
+            )
+        case "string_too_short" | "string_pattern_mismatch" if field not in OPTION_NAMES:
+            return f"the {field} is empty; fill it in"
+    return f"{field}: {first['msg']}"

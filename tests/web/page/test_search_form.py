@@ -14,26 +14,27 @@ from kbengine.errors import TaskInputError
 from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.span import Span
 from web import limits
-from web.page.asking import Asking, marked_text, read_asking
+from web.page.marked_text import marked_text
+from web.page.search_form import SearchForm, read_form
 
 
-def reread(asking: Asking) -> Asking:
+def reread(form: SearchForm) -> SearchForm:
     """The state that the address of a state holds."""
-    return read_asking(MultiDict(parse_qsl(urlsplit(asking.address()).query, keep_blank_values=True)))
+    return read_form(MultiDict(parse_qsl(urlsplit(form.address()).query, keep_blank_values=True)))
 
 
 LINES = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp")), max_size=40).map(str.strip)
 FILLED = LINES.filter(bool)
-ASKINGS = st.one_of(
-    st.builds(Asking, q=LINES),
-    st.builds(Asking, task=st.just("slot-filling"), subject=LINES, relation=LINES),
-    st.builds(Asking, task=st.just("entity-linking"), text=LINES),
-    st.builds(Asking, task=st.just("dialogue"), turns=st.lists(FILLED, max_size=4).map(tuple)),
+FORMS = st.one_of(
+    st.builds(SearchForm, q=LINES),
+    st.builds(SearchForm, task=st.just("slot-filling"), subject=LINES, relation=LINES),
+    st.builds(SearchForm, task=st.just("entity-linking"), text=LINES),
+    st.builds(SearchForm, task=st.just("dialogue"), turns=st.lists(FILLED, max_size=4).map(tuple)),
 )
 
 
 @given(
-    ASKINGS,
+    FORMS,
     st.sampled_from([None, "sentence", "passage"]),
     st.integers(1, 1000),
     st.sampled_from(["low", "normal", "high", "exact"]),
@@ -41,16 +42,16 @@ ASKINGS = st.one_of(
     st.sampled_from([None, "dense", "dfs", "sfs", "hybrid"]),
     st.sampled_from([None, "questions-2"]),
 )
-def test_an_address_holds_the_whole_state(asking, unit, k, effort, threshold, strategy, encoder):
+def test_an_address_holds_the_whole_state(form, unit, k, effort, threshold, strategy, encoder):
     """Reading the address of a state gives the state back, whatever was typed."""
-    asking = replace(asking, unit=unit, k=k, effort=effort, threshold=threshold, strategy=strategy, encoder=encoder)
+    form = replace(form, unit=unit, k=k, effort=effort, threshold=threshold, strategy=strategy, encoder=encoder)
 
-    assert reread(asking) == asking
+    assert reread(form) == form
 
 
 def test_an_address_leaves_defaults_out():
     """A permalink is as short as it can be."""
-    assert Asking(q="Who dug it?").address() == "/?task=question&q=Who+dug+it%3F"
+    assert SearchForm(q="Who dug it?").address() == "/?task=question&q=Who+dug+it%3F"
 
 
 @pytest.mark.parametrize(
@@ -70,20 +71,20 @@ def test_an_address_leaves_defaults_out():
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_asked(parameters, told):
     """No silent default: the reader is told what was wrong."""
-    asking = read_asking(MultiDict({"q": "x", **parameters}))
+    form = read_form(MultiDict({"q": "x", **parameters}))
 
     with pytest.raises(TaskInputError, match=told):
-        asking.requests()
+        form.query().requests()
 
 
 def test_each_task_asks_for_its_own_request():
-    """Forms become the requests that all other ways of asking use."""
+    """Forms become the requests that all other ways of form use."""
     marked = "By [START_ENT] Rook [END_ENT]."
 
-    assert Asking(q="Who?").requests() == [Question("Who?")]
-    assert Asking(task="slot-filling", subject="Vell", relation="P17").requests() == [Slot("Vell", "P17")]
-    assert Asking(task="dialogue", turns=("a", "b")).requests() == [Dialogue(("a", "b"))]
-    assert Asking(task="entity-linking", text=marked).requests() == [Mention("By Rook.", Span(3, 7))]
+    assert SearchForm(q="Who?").query().requests() == [Question("Who?")]
+    assert SearchForm(task="slot-filling", subject="Vell", relation="P17").query().requests() == [Slot("Vell", "P17")]
+    assert SearchForm(task="dialogue", turns=("a", "b")).query().requests() == [Dialogue(("a", "b"))]
+    assert SearchForm(task="entity-linking", text=marked).query().requests() == [Mention("By Rook.", Span(3, 7))]
 
 
 @pytest.mark.parametrize(
@@ -124,23 +125,26 @@ def test_marks_that_make_no_sense_are_refused(marked):
 
 
 @pytest.mark.parametrize(
-    "asking",
+    "form",
     [
-        Asking(q="x" * (limits.TEXT_CHARS + 1)),
-        Asking(task="dialogue", turns=("x",) * (limits.TURNS + 1)),
-        Asking(task="entity-linking", text="[START_ENT] x [END_ENT] " * (limits.SPANS + 1)),
-        Asking(task="entity-linking", text="nothing is marked"),
-        Asking(task="slot-filling", subject="Vell"),
-        Asking(task="slot-filling", relation="country"),
+        SearchForm(q="x" * (limits.TEXT_CHARS + 1)),
+        SearchForm(task="dialogue", turns=("x",) * (limits.TURNS + 1)),
+        SearchForm(task="entity-linking", text="[START_ENT] x [END_ENT] " * (limits.SPANS + 1)),
+        SearchForm(task="entity-linking", text="nothing is marked"),
+        SearchForm(task="slot-filling", subject="Vell"),
+        SearchForm(task="slot-filling", relation="country"),
     ],
 )
-def test_too_much_and_too_little_are_refused(asking):
+def test_too_much_and_too_little_are_refused(form):
     """The page has the limits of the API; a half-filled form is no request."""
     with pytest.raises(TaskInputError):
-        asking.requests()
+        form.query().requests()
 
 
 def test_limits_are_inclusive():
     """What is at the limit is taken, one more is not."""
-    assert Asking(q="x" * limits.TEXT_CHARS).requests()
-    assert len(Asking(task="entity-linking", text="[START_ENT] x [END_ENT] " * limits.SPANS).requests()) == limits.SPANS
+    assert SearchForm(q="x" * limits.TEXT_CHARS).query().requests()
+    assert (
+        len(SearchForm(task="entity-linking", text="[START_ENT] x [END_ENT] " * limits.SPANS).query().requests())
+        == limits.SPANS
+    )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from web.page.as_code import request_body
-from web.page.asking import Asking
-from web.page.twin import PATH
+from web.page.json_answers import PATH
+from web.page.search_form import SearchForm
 
-ASKINGS = [
-    Asking(q="Where is the river?", k=3, strategy="dense"),
-    Asking(task="slot-filling", subject="Paris", relation="country"),
-    Asking(task="entity-linking", text="By [START_ENT] Paris [END_ENT]."),
-    Asking(task="entity-linking", text="[START_ENT] Paris [END_ENT] of [START_ENT] Band [END_ENT]"),
-    Asking(task="dialogue", turns=("The river.", "Where is it?")),
+FORMS = [
+    SearchForm(q="Where is the river?", k=3, strategy="dense"),
+    SearchForm(task="slot-filling", subject="Paris", relation="country"),
+    SearchForm(task="entity-linking", text="By [START_ENT] Paris [END_ENT]."),
+    SearchForm(task="entity-linking", text="[START_ENT] Paris [END_ENT] of [START_ENT] Band [END_ENT]"),
+    SearchForm(task="dialogue", turns=("The river.", "Where is it?")),
 ]
 
 
@@ -24,11 +23,11 @@ def without_times(body):
     return [without_times(each) for each in body] if isinstance(body, list) else body
 
 
-@pytest.mark.parametrize("asking", ASKINGS, ids=lambda asking: f"{asking.task}-{len(asking.mentions)}")
-def test_a_search_with_the_other_path_has_the_answer_of_the_api(shared, asking):
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.task}-{len(form.mentions)}")
+def test_a_search_with_the_other_path_has_the_answer_of_the_api(shared, form):
     """The same parameters, the same envelope; the tag of the API too."""
-    got = shared.client.get(asking.address(PATH))
-    asked = shared.post(f"/v1/{asking.task}", request_body(asking))
+    got = shared.client.get(form.address(PATH))
+    asked = shared.post(f"/v1/{form.task}", form.body())
 
     assert got.status_code == 200, got.text
     assert got.content_type == "application/json"
