@@ -83,7 +83,7 @@ def add_aliases(
     replace: bool = False,
     op_id: str | None = None,
 ) -> AliasChange:
-    """The commit that added the aliases; see `KBWriter.add_aliases`."""
+    """Add aliases and return the commit; see `KBWriter.add_aliases`."""
     with session.writing() as connection:
         earlier = _change_of(connection, op_id)
         if earlier is not None:
@@ -132,7 +132,7 @@ def delete_aliases(
     source: AliasSource | None = None,
     op_id: str | None = None,
 ) -> AliasChange:
-    """The commit that deleted aliases of a document; see `KBWriter.delete_aliases`."""
+    """Delete aliases of a document and return the commit; see `KBWriter.delete_aliases`."""
     with session.writing() as connection:
         earlier = _change_of(connection, op_id)
         if earlier is not None:
@@ -181,7 +181,7 @@ def _forget_links(connection: Connection, document: Mapping[Any, Any], anchors: 
 
 
 def count_links(session: WriteSession) -> LinkCounts:
-    """What was counted; see `KBWriter.count_links`."""
+    """Count links anew and return what was counted; see `KBWriter.count_links`."""
     with session.writing() as connection:
         counts = count_anew(connection)
         if counts.links:
@@ -198,7 +198,7 @@ def _commit(connection: Connection, op_id: str | None, n_aliases: int) -> AliasC
 
 
 def _change_of(connection: Connection, op_id: str | None) -> AliasChange | None:
-    """What an earlier call with this operation id did, None when there was none."""
+    """Return what an earlier call with this operation id did, None when there was none."""
     row = None if op_id is None else commit_row(connection, op_id)
     if row is None:
         return None

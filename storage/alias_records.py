@@ -160,7 +160,7 @@ class AliasMatch:
 
 
 def alias_problem(text: str) -> str | None:
-    """What makes a text no alias, as the end of a sentence that names it; None for an alias."""
+    """Return what makes a text no alias, as the end of a sentence that names it; None for an alias."""
     if not text.strip():
         return f"is {text!r}; wanted a name with at least one character that is not blank"
     if len(text) > MAX_ALIAS_CHARS:
@@ -170,7 +170,7 @@ def alias_problem(text: str) -> str | None:
 
 
 def aliases_of_meta(meta: Mapping[str, Any]) -> list[NewAlias]:
-    """The aliases that a corpus left in a document's `meta`; what is no alias is passed over."""
+    """Return the aliases that a corpus left in a document's `meta`; what is no alias is passed over."""
     texts = meta.get("aliases")
     if not isinstance(texts, list):
         return []
@@ -179,7 +179,7 @@ def aliases_of_meta(meta: Mapping[str, Any]) -> list[NewAlias]:
 
 
 def unstorable_character(text: str) -> str | None:
-    """The first character that is no text, None when all are."""
+    """Return the first character that is no text, None when all are."""
     if text.isascii() and text.isprintable():
         return None
     for character in text:

@@ -54,18 +54,18 @@ AliasRow = dict[str, Any]
 
 
 def alias_table_exists(connection: Connection) -> bool:
-    """Whether the knowledge base has been brought to the revision that knows aliases."""
+    """Return whether the knowledge base has been brought to the revision that knows aliases."""
     statement = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'aliases'"
     return connection.exec_driver_sql(statement).first() is not None
 
 
 def has_alias(connection: Connection) -> bool:
-    """Whether any alias is stored."""
+    """Return whether any alias is stored."""
     return alias_table_exists(connection) and connection.exec_driver_sql("SELECT 1 FROM aliases").first() is not None
 
 
 def name_counts(connection: Connection) -> tuple[int, int]:
-    """How many aliases there are, a name of a document counted once, and how many links."""
+    """Return how many aliases there are, a name of a document counted once, and how many links."""
     if not alias_table_exists(connection):
         return 0, 0
     # The key begins with name and document, so SQLite counts in one pass without sorting.
@@ -77,7 +77,7 @@ def name_counts(connection: Connection) -> tuple[int, int]:
 def alias_row(
     document_id: int, alias: str, source: AliasSource, *, uses: int = 0, prior: float | None = None
 ) -> AliasRow:
-    """The row of an alias, with its checksum."""
+    """Return the row of an alias, with its checksum."""
     return sealed(
         {
             "folded": accent_key(alias),
@@ -91,13 +91,13 @@ def alias_row(
 
 
 def own_rows(document_id: int, title: str, aliases: Iterable[NewAlias]) -> list[AliasRow]:
-    """The rows that a document brings itself: its aliases, and its title where the lexical index cannot fold it."""
+    """Return the rows that a document brings itself: its aliases, and its title where the lexical index cannot."""
     rows = [alias_row(document_id, each.alias, each.source, uses=each.uses, prior=each.prior) for each in aliases]
     return rows + [alias_row(document_id, name, "title") for name in hidden_names(title)]
 
 
 def hidden_names(title: str) -> list[str]:
-    """The title's names that the lexical index does not find by their accent keys, such as "Łódź" by "lodz"."""
+    """Return the title's names that the lexical index does not find by their accent keys, such as "Łódź" by "lodz"."""
     found = []
     for name in dict.fromkeys(spelling(each) for each in names_of_title(title)):
         if alias_problem(name) is not None:
@@ -109,7 +109,7 @@ def hidden_names(title: str) -> list[str]:
 
 
 def insert_alias_rows(connection: Connection, rows: Iterable[AliasRow]) -> int:
-    """The number of rows inserted; one with the same name, document and source is replaced."""
+    """Insert rows and return how many; one with the same name, document and source is replaced."""
     n_rows = 0
     statement = insert(schema.aliases).prefix_with("OR REPLACE")
     for chunk in chunked(rows):
@@ -127,7 +127,7 @@ def delete_alias_rows(connection: Connection, rows: Iterable[Mapping[Any, Any]])
 
 
 def rows_of_documents(connection: Connection, document_ids: Iterable[int]) -> list[AliasRow]:
-    """All rows of these documents, checked, in order of the documents' ids and of their names."""
+    """Return all rows of these documents, checked, in order of the documents' ids and of their names."""
     rows: list[AliasRow] = []
     for chunk in chunked(document_ids):
         found = connection.exec_driver_sql(
@@ -140,7 +140,7 @@ def rows_of_documents(connection: Connection, document_ids: Iterable[int]) -> li
 
 
 def match_names(connection: Connection, names: Sequence[str], *, limit: int) -> list[list[AliasMatch]]:
-    """For each name the documents that it can mean: best form first, then highest prior, then lowest document id.
+    """Return for each name the documents that it can mean: best form first, then highest prior, then lowest id.
 
     A document is named once for each of its aliases that match. Of a spelling with more than `limit` rows only these
     many are read: those with a given prior and those with the most uses.
@@ -176,7 +176,7 @@ class _Total(NamedTuple):
 
 
 def _totals(connection: Connection, keys: Iterable[str]) -> dict[tuple[str, str], _Total]:
-    """What is stored under each spelling with one of these accent keys, by key and spelling."""
+    """Return what is stored under each spelling with one of these accent keys, by key and spelling."""
     found = connection.exec_driver_sql(
         "SELECT folded, alias, count(*), sum(uses) + "
         "count(DISTINCT document_id) - count(DISTINCT iif(uses > 0, document_id, NULL)) FROM aliases "
@@ -187,7 +187,7 @@ def _totals(connection: Connection, keys: Iterable[str]) -> dict[tuple[str, str]
 
 
 def _rows_of_spellings(connection: Connection, spellings: Sequence[tuple[str, str]]) -> list[AliasRow]:
-    """All rows of each (accent key, alias)."""
+    """Return all rows of each (accent key, alias)."""
     if not spellings:
         return []
     found = connection.exec_driver_sql(
@@ -199,7 +199,7 @@ def _rows_of_spellings(connection: Connection, spellings: Sequence[tuple[str, st
 
 
 def _prior(rows: Sequence[AliasRow], total: int) -> float:
-    """The prior of a document that has an alias, from its rows of it and the weights of all documents that have it."""
+    """Return the prior of a document for an alias, from its rows and the weights of all documents that have it."""
     given = [row["prior"] for row in rows if row["prior"] is not None]
     return max(given) if given else (sum(row["uses"] for row in rows) or 1) / total
 
@@ -213,7 +213,7 @@ def list_aliases(
     after: str | None = None,
     limit: int = 100,
 ) -> list[AliasRecord]:
-    """The aliases in the order of their accent keys; see `KBReader.list_aliases`."""
+    """Return the aliases in the order of their accent keys; see `KBReader.list_aliases`."""
     if limit < 1:
         raise InvalidOptionError(f"limit is {limit}; wanted at least 1")
     conditions, values = ["d.dead_generation IS NULL"], []
@@ -259,7 +259,7 @@ def list_aliases(
 def _rows_of_names(
     connection: Connection, names: Sequence[tuple[str, str, int]]
 ) -> dict[tuple[str, int], list[AliasRow]]:
-    """All rows of each (accent key, alias, document id), by alias and document: a document may have it twice."""
+    """Return all rows of each (accent key, alias, document id), by alias and document: a document may have it twice."""
     found = connection.exec_driver_sql(
         f"SELECT {_OF_A} FROM json_each(?) AS j CROSS JOIN aliases AS a ON a.folded = j.value ->> 0 "
         "AND a.alias = j.value ->> 1 AND a.document_id = j.value ->> 2",
@@ -272,7 +272,7 @@ def _rows_of_names(
 
 
 def _position(cursor: str) -> list[Any]:
-    """The key that `AliasRecord.cursor` wrote."""
+    """Return the key that `AliasRecord.cursor` wrote."""
     try:
         alias, document_id, source = json.loads(cursor)
     except (TypeError, ValueError) as error:

@@ -118,7 +118,7 @@ class TokenAnn:
         exact: bool = False,
         live: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The scores float32 (m, k), falling, and rows int64 (m, k) of each query's best rows.
+        """Search the best rows of each query: scores float32 (m, k), falling, and rows int64 (m, k).
 
         Scores are inner products with the stored vectors, row scales included; equal scores go to the lower row.
         Where there are fewer than k rows, score −inf and row −1 fill up.
@@ -149,7 +149,7 @@ class TokenAnn:
         return self._plain is not None
 
     def block_part(self, *, first_row: int, live: NDArray[np.bool_] | None) -> BlockPart:
-        """The live rows, numbered from `first_row`, for scanning together with other segments; of int8 codes only."""
+        """Return the live rows, numbered from `first_row`, to be scanned with other segments; of int8 codes only."""
         assert self._plain is not None
         rows = np.arange(self.n_rows) if live is None else np.flatnonzero(live)
         return BlockPart(self._plain.codes[rows], self._plain.scales[rows], rows + first_row)
@@ -182,7 +182,7 @@ class TokenAnn:
         selector: Selector | None,
         wanted: int,
     ) -> Found:
-        """The best k live rows; asks again, for the queries that got fewer than `wanted`, with more effort.
+        """Fetch the best k live rows; ask again, with more effort, for the queries that got fewer than `wanted`.
 
         Each query's effort depends on its own results alone, never on the queries it came with.
         """
@@ -231,7 +231,7 @@ class TokenAnn:
 
 
 def ann_source(segment: Segment, kind: AnnKind) -> AnnSource | None:
-    """The int8 vectors of a segment that a search of this kind looks at; None where it stores quantised ones only."""
+    """Return the int8 vectors of a segment that a search of this kind looks at; None where it has codes only."""
     arrays = segment.arrays
     if kind == "passages":
         return AnnSource(segment.file.sha256, kind, arrays.passage_codes, arrays.passage_scales, arrays.passage_scale)
@@ -241,7 +241,7 @@ def ann_source(segment: Segment, kind: AnnKind) -> AnnSource | None:
 
 
 def stored_codes(segment: Segment, quantiser: Quantiser | None) -> CodedVectors:
-    """The quantised vectors that a segment stores in place of int8 ones; CorruptError without their quantiser."""
+    """Return the quantised vectors that a segment stores in place of int8 ones; CorruptError without a quantiser."""
     arrays = segment.arrays
     if quantiser is None or quantiser.name != arrays.quantiser:
         raise CorruptError(
@@ -322,7 +322,7 @@ def _parts(
     quantiser: Quantiser | None,
     progress: Progress | None,
 ) -> tuple[AnnSource | CodedVectors, AnnLists | CodedVectors | None]:
-    """What scores come from, and what candidates are sought in: None where all rows are scanned."""
+    """Return what scores come from, and what candidates are sought in: None where all rows are scanned."""
     source = ann_source(segment, kind)
     n_rows = segment.n_rows if kind == "tokens" else segment.n_passages
     is_small = n_rows < max(options.exact_below_rows, 1)
@@ -343,7 +343,7 @@ def _parts(
 
 
 def _one_list(source: AnnSource) -> AnnLists:
-    """All rows in one list, which every search scans."""
+    """Return all rows in one list, which every search scans."""
     n = source.n_rows
     return AnnLists(np.zeros((1, source.d), np.float32), np.arange(n, dtype=np.uint32), np.array([0, n]))
 

@@ -53,11 +53,11 @@ class CodedVectors:
         return self.quantiser.d
 
     def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """The decoded vectors of rows, float32 (rows, d)."""
+        """Return the decoded vectors of rows, float32 (rows, d)."""
         return self.quantiser.decode(self.list_numbers[rows], self.codes[rows])
 
     def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The inner products float32 (rows, t) of the decoded vectors of rows with targets float32 (d, t)."""
+        """Return the inner products float32 (rows, t) of the decoded vectors of rows with targets float32 (d, t)."""
         return self.quantiser.inner_products(self.list_numbers[rows], self.codes[rows], targets)
 
 
@@ -69,7 +69,7 @@ def encode_rows(
     nearest: Nearest = nearest_centroids,
     progress: Progress | None = None,
 ) -> CodedVectors:
-    """The quantised form of n vectors, which `vectors` gives block by block.
+    """Return the quantised form of n vectors, which `vectors` gives block by block.
 
     Large results lie in an unnamed temporary file that goes with them, not in memory.
     """
@@ -101,12 +101,12 @@ def _room(n: int, width: int) -> NDArray[np.uint8]:
 
 
 def build_codes(source: AnnSource, quantiser: Quantiser, *, progress: Progress | None = None) -> CodedVectors:
-    """The quantised form of a segment's vectors."""
+    """Return the quantised form of a segment's vectors."""
     return encode_rows(source.n_rows, source.vectors, quantiser, progress=progress)
 
 
 def codes_path(directory: Path, name: str, quantiser: str) -> Path:
-    """The path of the file with a segment's quantised token vectors in the index directory."""
+    """Return the path of the file with a segment's quantised token vectors in the index directory."""
     return directory / f"{name}.tokens.{quantiser[:12]}.ann"
 
 
@@ -129,7 +129,7 @@ def write_codes(path: Path, coded: CodedVectors, source: AnnSource) -> None:
 
 
 def read_codes(path: Path, source: AnnSource, quantiser: Quantiser) -> CodedVectors:
-    """The quantised vectors in a file; CorruptError when it is missing, damaged or about other vectors."""
+    """Return the quantised vectors in a file; CorruptError when it is missing, damaged or about other vectors."""
     container = open_container(path)
     arrays = container.arrays
     n_bytes, seen = hash_file(path, end=container.n_bytes - _DIGEST_BYTES)

@@ -81,11 +81,11 @@ class AnnSource:
         return int(self.codes.shape[1])
 
     def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """The vectors of rows, float32 (rows, d)."""
+        """Return the vectors of rows, float32 (rows, d)."""
         return dequantise(self.codes[rows], self.scales[rows])
 
     def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The inner products float32 (rows, t) of the vectors of rows with targets float32 (d, t)."""
+        """Return the inner products float32 (rows, t) of the vectors of rows with targets float32 (d, t)."""
         codes = np.take(self.codes, rows, axis=0)
         transposed = np.ascontiguousarray(targets.T)  # (t, d)
         products = np.empty((len(transposed), len(codes)), dtype=np.float32)
@@ -99,7 +99,7 @@ class AnnSource:
         return products.T
 
     def in_code_units(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """The vectors of rows divided by the common scale, float32 (rows, d)."""
+        """Return the vectors of rows divided by the common scale, float32 (rows, d)."""
         units = self.codes[rows].astype(np.float32)
         scales = self.scales[rows].astype(np.float32)
         common = np.float32(check_scale(self.common))
@@ -109,7 +109,7 @@ class AnnSource:
 
 
 def build_lists(source: AnnSource, options: AnnOptions, *, progress: Progress | None = None) -> AnnLists:
-    """The lists of a segment's vectors; the same vectors and options give the same lists on one machine."""
+    """Return the lists of a segment's vectors; the same vectors and options give the same lists on one machine."""
     n = len(source.codes)
     nlist = options.lists_for(n)
     generator = np.random.default_rng(options.seed)
@@ -142,7 +142,7 @@ def train_centroids(
     *,
     nearest: Nearest | None = None,
 ) -> NDArray[np.float32]:
-    """The centroids float32 (nlist, d) of plain L2 k-means over a sample float32 (n, d), n ≥ nlist.
+    """Train the centroids float32 (nlist, d) by plain L2 k-means over a sample float32 (n, d), n ≥ nlist.
 
     Args:
         sample: What is clustered.
@@ -167,7 +167,7 @@ def assign(
     *,
     nearest: Nearest | None = None,
 ) -> NDArray[np.int64]:
-    """The nearest centroid of each of n vectors, block by block, as many blocks at once as there are cores.
+    """Find the nearest centroid of each of n vectors, block by block, as many blocks at once as there are cores.
 
     Threads of our own: applications may have told BLAS to use one, and a block is work enough for a core.
     """
@@ -186,7 +186,7 @@ def assign(
 
 
 def nearest_centroids(vectors: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The number of the nearest centroid (by L2) of each vector float32 (n, d), int64 (n)."""
+    """Return the number of the nearest centroid (by L2) of each vector float32 (n, d), int64 (n)."""
     products = vectors @ centroids.T  # (rows, nlist)
     # |x − c|² is smallest where x·c − |c|²/2 is largest.
     products -= 0.5 * np.einsum("ld,ld->l", centroids, centroids)
@@ -211,7 +211,7 @@ def _means(
 
 
 def ann_path(directory: Path, name: str, kind: AnnKind) -> Path:
-    """The path of the file with a segment's lists in the index directory."""
+    """Return the path of the file with a segment's lists in the index directory."""
     return directory / f"{name}.{kind}.ann"
 
 
@@ -237,7 +237,7 @@ def write_lists(path: Path, lists: AnnLists, source: AnnSource, options: AnnOpti
 
 
 def read_lists(path: Path, source: AnnSource, options: AnnOptions) -> AnnLists:
-    """The lists in a file; CorruptError when it is missing, damaged or about other vectors or options."""
+    """Return the lists in a file; CorruptError when it is missing, damaged or about other vectors or options."""
     container = open_container(path)
     arrays = container.arrays
     n, d = source.codes.shape

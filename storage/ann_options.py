@@ -49,9 +49,9 @@ class AnnOptions:
         return IndexKind.of(self.kind)
 
     def lists_for(self, n_rows: int) -> int:
-        """How many lists a segment of this many rows gets."""
+        """Return how many lists a segment of this many rows gets."""
         return max(1, min(n_rows, self.nlist if self.nlist is not None else round(2 * math.sqrt(n_rows))))
 
     def probes_for(self, nlist: int) -> int:
-        """How many of `nlist` lists a query reads."""
+        """Return how many of `nlist` lists a query reads."""
         return max(1, min(nlist, self.nprobe if self.nprobe is not None else max(64, nlist // 48)))

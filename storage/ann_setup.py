@@ -50,7 +50,7 @@ class AnnSetup:
 
 
 def read_setup(segment_directory: Path, settings: KBSettings, *, device: IndexDevice = "cpu") -> AnnSetup:
-    """How the segments of a knowledge base with these settings are searched.
+    """Return how the segments of a knowledge base with these settings are searched.
 
     A quantiser that is missing or damaged is logged and left out: int8 vectors are then searched as `ivf-sq8`, and
     segments that store none cannot be opened.
@@ -67,7 +67,7 @@ def read_setup(segment_directory: Path, settings: KBSettings, *, device: IndexDe
 
 
 def index_names(settings: KBSettings, segments: Iterable[str]) -> set[str]:
-    """The names that files in the index directory may have: anything else there is out of date."""
+    """Return the names that files in the index directory may have: anything else there is out of date."""
     expected = settings.quantiser_file
     names: set[str] = set()
     if settings.ann_options.kind == "exact":

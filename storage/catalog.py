@@ -69,20 +69,20 @@ class SegmentRow:
 
 
 def chunked(values: Iterable[_T], size: int = _IN_CHUNK) -> Iterator[tuple[_T, ...]]:
-    """The values in tuples of at most `size`: an SQL statement takes a limited number of parameters."""
+    """Yield the values in tuples of at most `size`: an SQL statement takes a limited number of parameters."""
     iterator = iter(values)
     while chunk := tuple(itertools.islice(iterator, size)):
         yield chunk
 
 
 def newest_generation_number(connection: Connection) -> int:
-    """The number of the newest commit."""
+    """Return the number of the newest commit."""
     number = connection.execute(select(func.max(schema.generations.c.generation))).scalar()
     return int(number or 0)
 
 
 def newest_generation(connection: Connection) -> Generation:
-    """The newest commit; CorruptError when its row is damaged or there is none."""
+    """Return the newest commit; CorruptError when its row is damaged or there is none."""
     table = schema.generations
     row = connection.execute(select(table).order_by(table.c.generation.desc()).limit(1)).mappings().first()
     if row is None:
@@ -92,7 +92,7 @@ def newest_generation(connection: Connection) -> Generation:
 
 
 def commit_of(connection: Connection, op_id: str | None) -> Commit | None:
-    """The commit that an operation id made earlier, None when it made none."""
+    """Return the commit that an operation id made earlier, None when it made none."""
     row = None if op_id is None else commit_row(connection, op_id)
     if row is None:
         return None
@@ -106,14 +106,14 @@ def commit_of(connection: Connection, op_id: str | None) -> Commit | None:
 
 
 def op_ids_beginning(connection: Connection, prefix: str) -> list[str]:
-    """The names of the operations that begin so."""
+    """Return the names of the operations that begin so."""
     op_id = schema.generations.c.op_id
     statement = select(op_id).where(op_id >= prefix, op_id < prefix + chr(0x10FFFF))
     return list(connection.execute(statement).scalars())
 
 
 def commit_row(connection: Connection, op_id: str) -> Mapping[Any, Any] | None:
-    """The row of the commit that an operation id made, checked; None when it made none."""
+    """Return the row of the commit that an operation id made, checked; None when it made none."""
     row = connection.execute(select(schema.generations).where(schema.generations.c.op_id == op_id)).mappings().first()
     if row is not None:
         check_row("generations", row)
@@ -146,7 +146,7 @@ def insert_generation(
 
 
 def live_segments(connection: Connection) -> list[SegmentRow]:
-    """The live segments in passage-id order, which is token-id order too."""
+    """Return the live segments in passage-id order, which is token-id order too."""
     table = schema.segments
     rows = connection.execute(
         select(table).where(table.c.dead_generation.is_(None)).order_by(table.c.first_passage_id)
@@ -194,7 +194,7 @@ def retire_segments(connection: Connection, names: Sequence[str], *, generation:
 
 
 def live_document_rows(connection: Connection, doc_ids: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of the live documents among these ids, checked."""
+    """Return the rows of the live documents among these ids, checked."""
     table = schema.documents
     rows: list[dict[str, Any]] = []
     for chunk in chunked(doc_ids):
@@ -206,7 +206,7 @@ def live_document_rows(connection: Connection, doc_ids: Sequence[str]) -> list[d
 
 
 def live_ids_of(connection: Connection, names: Sequence[str]) -> dict[str, list[str]]:
-    """The ids of the live documents of which each name is the id or, when it is no id, the title; none are left out."""
+    """Return the ids of the live documents of which each name is the id or, when it is none, the title; all of them."""
     found: dict[str, list[str]] = {}
     live = "CROSS JOIN documents AS d ON d.dead_generation IS NULL AND"
     for chunk in chunked(names):
@@ -252,14 +252,14 @@ def _mark_dead(
 
 
 def dead_document_ids(connection: Connection, *, after: int = -1) -> NDArray[np.int64]:
-    """The document ids int64 (n), sorted, of the tombstones born after generation `after`."""
+    """Return the document ids int64 (n), sorted, of the tombstones born after generation `after`."""
     table = schema.documents
     ids = connection.execute(select(table.c.document_id).where(table.c.dead_generation > after)).scalars().all()
     return np.sort(np.array(ids, dtype=np.int64))
 
 
 def forget_dead(connection: Connection, *, up_to: int) -> int:
-    """The number of documents whose rows, and whose passages' rows, have been deleted: dead at `up_to` or before.
+    """Delete the rows of documents dead at `up_to` or before, and of their passages; return how many documents.
 
     Rows of dead segments go, too.
     """
@@ -272,7 +272,7 @@ def forget_dead(connection: Connection, *, up_to: int) -> int:
 
 
 def document_record(row: Mapping[Any, Any]) -> DocumentRecord:
-    """The record of a row of table documents; CorruptError when the row is not what was written."""
+    """Return the record of a row of table documents; CorruptError when the row is not what was written."""
     check_row("documents", row)
     return DocumentRecord(
         row["document_id"],
@@ -287,7 +287,7 @@ def document_record(row: Mapping[Any, Any]) -> DocumentRecord:
 
 
 def passage_record(row: Mapping[Any, Any]) -> PassageRecord:
-    """The record of a row of table passages; CorruptError when the row is not what was written."""
+    """Return the record of a row of table passages; CorruptError when the row is not what was written."""
     check_row("passages", row)
     return PassageRecord(
         row["passage_id"],

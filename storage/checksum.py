@@ -17,7 +17,7 @@ __all__ = ["check_row", "row_checksum", "sealed"]
 
 
 def row_checksum(values: Mapping[Any, Any]) -> int:
-    """The signed 64-bit checksum of a row: every column but `checksum`, in the order of the mapping.
+    """Return the signed 64-bit checksum of a row: every column but `checksum`, in the order of the mapping.
 
     Each value is written with its type and length, so no two different rows give the same bytes.
     """
@@ -42,7 +42,7 @@ def row_checksum(values: Mapping[Any, Any]) -> int:
 
 
 def sealed(values: dict[str, Any]) -> dict[str, Any]:
-    """The same row with its `checksum` set; the keys must stand in the table's column order."""
+    """Return the same row with its `checksum` set; the keys must stand in the table's column order."""
     values["checksum"] = row_checksum(values)
     return values
 

@@ -84,7 +84,7 @@ class CodeBlock:
         return len(self._rows) + len(self._others.rows)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Found:
-        """The k best rows of each query float32 (m, d), exactly; equal scores go to the lower row."""
+        """Search the k best rows of each query float32 (m, d), exactly; equal scores go to the lower row."""
         found = [empty_found(len(queries), k)]
         if len(self._others.rows):
             found.append(self._others.search(queries, k))
@@ -123,7 +123,7 @@ def decode_exactly(quantizer: Any, d: int) -> None:
 
 
 def as_faiss_bytes(codes: NDArray[np.int8]) -> NDArray[np.uint8]:
-    """The codes int8 (n, d) as the bytes uint8 (n, d) that FAISS stores for them."""
+    """Return the codes int8 (n, d) as the bytes uint8 (n, d) that FAISS stores for them."""
     return codes.view(np.uint8) ^ _SIGN_BIT
 
 

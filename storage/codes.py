@@ -21,7 +21,7 @@ _MAX_SCALE = float(np.finfo(np.float16).max)
 
 
 def round_up_to_float16(values: NDArray[np.float32]) -> NDArray[np.float16]:
-    """The smallest float16 values that are not below `values` (any shape, same shape back)."""
+    """Return the smallest float16 values that are not below `values` (any shape, same shape back)."""
     with np.errstate(over="ignore"):
         rounded = values.astype(np.float16)
     too_small = rounded.astype(np.float32) < values
@@ -30,7 +30,7 @@ def round_up_to_float16(values: NDArray[np.float32]) -> NDArray[np.float16]:
 
 
 def check_scale(scale: float) -> float:
-    """The common scale as the float that float16 holds; InvalidOptionError when it is no positive float16."""
+    """Return the common scale as the float that float16 holds; InvalidOptionError when it is no positive float16."""
     if not (math.isfinite(scale) and _MIN_SCALE <= scale <= _MAX_SCALE):
         raise InvalidOptionError(
             f"common scale is {scale}, expected {_MIN_SCALE:.3g} to {_MAX_SCALE:.0f}; take it from common_scale()"
@@ -39,7 +39,7 @@ def check_scale(scale: float) -> float:
 
 
 def common_scale(vectors: NDArray[np.floating[Any]], *, coverage: float = 0.999) -> float:
-    """The common scale with which the share `coverage` of these rows fits into int8, exact in float16.
+    """Return the common scale with which the share `coverage` of these rows fits into int8, exact in float16.
 
     Args:
         vectors: float (n, d), n > 0, any norm; a sample of what will be stored (a few thousand rows do).
@@ -55,7 +55,7 @@ def common_scale(vectors: NDArray[np.floating[Any]], *, coverage: float = 0.999)
 
 
 def quantise(vectors: NDArray[np.floating[Any]], common: float) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
-    """The codes int8 (n, d), in −127…127, and scales float16 (n), each at least `common`.
+    """Return the codes int8 (n, d), in −127…127, and scales float16 (n), each at least `common`.
 
     Args:
         vectors: float (n, d), any norm, finite.
@@ -76,7 +76,7 @@ def quantise(vectors: NDArray[np.floating[Any]], common: float) -> tuple[NDArray
 
 
 def dequantise(codes: NDArray[np.int8], scales: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """The vectors float32 (n, d) that the codes int8 (n, d) and the scales (n) stand for."""
+    """Return the vectors float32 (n, d) that the codes int8 (n, d) and the scales (n) stand for."""
     vectors = codes.astype(np.float32)
     vectors *= scales.astype(np.float32)[:, None]
     return vectors

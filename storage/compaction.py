@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def compact(session: WriteSession, *, purge: bool, max_rows: int, ann: AnnSetup) -> int:
-    """The number of dead documents forgotten: their rows left the segments, their texts the database.
+    """Drop the rows of dead documents and their texts; return the number of documents forgotten.
 
     Adds and deletes may go on: what dies meanwhile stays a tombstone until the next compaction.
 

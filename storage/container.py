@@ -97,7 +97,7 @@ def write_container(
 
 
 def open_container(path: Path) -> Container:
-    """The file's arrays, mapped; CorruptError when header, offsets or size contradict each other.
+    """Map the file's arrays; CorruptError when header, offsets or size contradict each other.
 
     The bytes of the arrays are not looked at: whoever opens a container checks its checksum.
     """

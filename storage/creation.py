@@ -52,7 +52,7 @@ def create_directory(target: Path, settings: KBSettings) -> None:
 
 @contextlib.contextmanager
 def appearing(target: Path) -> Iterator[Path]:
-    """A path to make a directory at; at the end of the block it is renamed to `target`, or removed after an error.
+    """Give a path to make a directory at; at the end of the block rename it to `target`, or remove it after an error.
 
     Raises:
         KnowledgeBaseExistsError: `target` exists and is not an empty directory.
@@ -128,7 +128,7 @@ def copy_without_segments(source: Path, target: Path) -> None:
 
 
 def migrated_settings(session: WriteSession) -> KBSettings:
-    """The settings, after the schema was brought up to date; a copy of the database is made before that."""
+    """Bring the schema up to date, after copying the database, and return the settings."""
     with session.reading() as connection:
         revision = pending_migration(connection, name=str(session.directory))
     if revision is not None:
@@ -148,7 +148,7 @@ def _vacuum_into(path: Path) -> str:
 
 
 def leftovers(directory: Path, live: set[str], settings: KBSettings | None = None) -> list[Path]:
-    """The files in `segments/` and `index/` that belong to no live segment or to another index than the present one.
+    """Return the files in `segments/` and `index/` that belong to no live segment or to an index of the past.
 
     Args:
         directory: The knowledge base.

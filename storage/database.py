@@ -63,7 +63,7 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 
 
 def database_path(directory: Path) -> Path:
-    """Where a knowledge base keeps its SQLite file; NotAKnowledgeBaseError when there is none."""
+    """Return where a knowledge base keeps its SQLite file; NotAKnowledgeBaseError when there is none."""
     path = directory / DATABASE_NAME
     if not path.is_file():
         reason = "holds no kb.sqlite" if directory.is_dir() else "is not a directory"
@@ -74,7 +74,7 @@ def database_path(directory: Path) -> Path:
 
 
 def wal_path(directory: Path) -> Path:
-    """Where SQLite keeps the write-ahead log."""
+    """Return where SQLite keeps the write-ahead log."""
     return directory / f"{DATABASE_NAME}-wal"
 
 
@@ -112,7 +112,7 @@ def check_file_system(directory: Path, *, mounts: Path = Path("/proc/self/mounti
 
 
 def writer_engine(directory: Path, *, create: bool = False) -> Engine:
-    """An engine with exactly one connection, the only one that writes and checkpoints; transactions are IMMEDIATE."""
+    """Return an engine with exactly one connection, which writes and checkpoints; transactions are IMMEDIATE."""
     check_sqlite_version(dbapi2.sqlite_version)
     path = directory / DATABASE_NAME if create else database_path(directory)
     engine = create_engine(
@@ -135,7 +135,7 @@ def writer_engine(directory: Path, *, create: bool = False) -> Engine:
 
 
 def reader_engine(directory: Path, *, pool_size: int = 16) -> Engine:
-    """An engine of read-only connections, one per thread that asks; a transaction is one snapshot."""
+    """Return an engine of read-only connections, one per thread that asks; a transaction is one snapshot."""
     check_sqlite_version(dbapi2.sqlite_version)
     path = database_path(directory)
     engine = create_engine(
@@ -151,7 +151,7 @@ def reader_engine(directory: Path, *, pool_size: int = 16) -> Engine:
 
 
 def raw_connection(path: Path, *, mode: str) -> Any:
-    """A pysqlite3 connection in autocommit mode, usable from any one thread at a time.
+    """Return a pysqlite3 connection in autocommit mode, usable from any one thread at a time.
 
     Args:
         path: The SQLite file.
@@ -175,7 +175,7 @@ def raw_connection(path: Path, *, mode: str) -> Any:
 
 
 def run_in_autocommit(engine: Engine, *statements: str) -> list[Any]:
-    """The rows of the last statement; all ran outside a transaction, as VACUUM and checkpoints must."""
+    """Run statements outside a transaction, as VACUUM and checkpoints must; return the rows of the last."""
     rows: list[Any] = []
     pooled = engine.raw_connection()
     try:
@@ -189,7 +189,7 @@ def run_in_autocommit(engine: Engine, *statements: str) -> list[Any]:
 
 @contextlib.contextmanager
 def translated(directory: Path) -> Iterator[None]:
-    """A context whose SQLite errors come out as ours: damage, full disk, busy, anything else."""
+    """Turn SQLite's errors in the block into ours: damage, full disk, busy, anything else."""
     try:
         yield
     except (SQLAlchemyError, dbapi2.Error) as error:
@@ -223,7 +223,7 @@ def _translate(directory: Path, error: Exception) -> KBError:
 
 
 def _is_full(directory: Path) -> bool:
-    """Whether a write fails for lack of room: SQLite reports quota and file-size limit only as an I/O error."""
+    """Return whether a write fails for lack of room: SQLite reports quota and file-size limit only as an I/O error."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     sizes = [path.stat().st_size for path in (directory / DATABASE_NAME, wal_path(directory)) if path.exists()]
     if limit != resource.RLIM_INFINITY and max(sizes, default=0) + _ROOM_BYTES > limit:
@@ -239,7 +239,7 @@ def _is_full(directory: Path) -> bool:
 
 
 def pending_migration(connection: Connection, *, name: str) -> str | None:
-    """The revision that `migrate` would bring, None when the schema is current.
+    """Return the revision that `migrate` would bring, None when the schema is current.
 
     FormatTooNewError for a revision that a newer kbengine made; NotAKnowledgeBaseError for another program's file.
     """

@@ -28,7 +28,7 @@ _NOT_THE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE
 
 
 def write_error(error: OSError, path: Path) -> KBError:
-    """The error to raise (`from error`) when writing `path` failed: full disk or anything else."""
+    """Return the error to raise (`from error`) when writing `path` failed: full disk or anything else."""
     reason = error.strerror or str(error)
     if error.errno in _FULL:
         return StorageFullError(
@@ -38,7 +38,7 @@ def write_error(error: OSError, path: Path) -> KBError:
 
 
 def read_error(error: OSError, path: Path) -> KBError:
-    """The error to raise (`from error`) when reading `path` failed: the file is damaged, or we may not read."""
+    """Return the error to raise (`from error`) when reading `path` failed: the file is damaged, or we may not read."""
     reason = error.strerror or str(error)
     if error.errno in _NOT_THE_FILE:
         return StateError(f"cannot read {path}: {reason}; check the permissions and the limits of this process")
@@ -145,7 +145,7 @@ class DurableFile:
 
 
 def write_durably(path: Path, chunks: Iterable[bytes], *, replace: bool = False) -> tuple[int, str]:
-    """The size and hex sha256 of the file made of `chunks`, which on return is durable under `path`."""
+    """Write the file durably from `chunks` and return its size and hex sha256."""
     with DurableFile(path) as file:
         for chunk in chunks:
             file.write(chunk)
@@ -179,7 +179,7 @@ def write_directory(directory: Path, files: Mapping[str, bytes], *, checksums: s
 
 
 def hash_file(path: Path, *, end: int | None = None) -> tuple[int, str]:
-    """The number of bytes and the hex sha256 of a file, read with `read()` in chunks.
+    """Read a file with `read()` in chunks and return its number of bytes and hex sha256.
 
     Args:
         path: The file.

@@ -33,10 +33,10 @@ class RowVectors(Protocol):
         """Their dimension."""
 
     def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """The vectors of rows, float32 (rows, d)."""
+        """Return the vectors of rows, float32 (rows, d)."""
 
     def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The inner products float32 (rows, t) with targets float32 (d, t)."""
+        """Return the inner products float32 (rows, t) with targets float32 (d, t)."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ExactBlock:
         return float(np.sqrt(squares.max(initial=0.0)))
 
     def search(self, queries: NDArray[np.float32], k: int) -> Found:
-        """The k best rows of each query float32 (m, d)."""
+        """Search the k best rows of each query float32 (m, d)."""
         scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         n = len(self.rows)
@@ -94,7 +94,7 @@ class ExactBlock:
 
 
 def score_rows(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The inner products float32 (n) of rows float32 (n, d) with one query, each row summed in the same order."""
+    """Return the inner products float32 (n) of rows float32 (n, d) with one query, each summed in the same order."""
     scores: NDArray[np.float32] = np.einsum("nd,d->n", vectors, query)
     return scores
 
@@ -106,7 +106,7 @@ def search_rows(
     *,
     live: NDArray[np.bool_] | None = None,
 ) -> Found:
-    """The k best rows of each query among all of the source, exactly, in bounded memory.
+    """Search all rows of the source exactly, in bounded memory, for the k best of each query.
 
     Args:
         source: Where the vectors are.
@@ -123,7 +123,7 @@ def search_rows(
 
 
 def best_of(parts: Sequence[Found], k: int) -> Found:
-    """The k best of several results for the same queries, whose rows do not overlap."""
+    """Return the k best of several results for the same queries, whose rows do not overlap."""
     scores = np.concatenate([part.scores for part in parts], axis=1)
     rows = np.concatenate([part.rows for part in parts], axis=1)
     if len(parts) > 1 or rows.shape[1] > k:
@@ -134,12 +134,12 @@ def best_of(parts: Sequence[Found], k: int) -> Found:
 
 
 def empty_found(m: int, k: int) -> Found:
-    """A result without any row."""
+    """Return a result without any row."""
     return Found(np.full((m, k), -np.inf, dtype=np.float32), np.full((m, k), -1, dtype=np.int64))
 
 
 def check_queries(queries: NDArray[np.float32], k: int, *, d: int) -> NDArray[np.float32]:
-    """The queries as contiguous float32 (m, d); an error when they, or k, cannot be searched with."""
+    """Return the queries as contiguous float32 (m, d); an error when they, or k, cannot be searched with."""
     if queries.ndim != 2 or queries.shape[1] != d:
         raise UsageError(
             f"queries have shape {queries.shape}, the index holds vectors of dimension {d}, expected (m, {d}); "

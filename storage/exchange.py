@@ -30,7 +30,7 @@ class PlainPassage:
     char_offset: int = 0
 
     def to_json(self) -> dict[str, JSON]:
-        """The passage as a JSON object; what is not there is left out."""
+        """Return the passage as a JSON object; what is not there is left out."""
         value: dict[str, JSON] = {"ordinal": self.ordinal, "text": self.text}
         if self.section is not None:
             value["section"] = self.section
@@ -52,7 +52,7 @@ class PlainDocument:
     links: tuple[NewLink, ...] = ()
 
     def to_json(self) -> str:
-        """The document as one line of JSON, without the line feed."""
+        """Return the document as one line of JSON, without the line feed."""
         value: dict[str, JSON] = {
             "doc_id": self.doc_id,
             "title": self.title,
@@ -82,7 +82,7 @@ def _link_to_json(link: NewLink) -> dict[str, JSON]:
 
 
 def export_documents(reader: KBReader, file: IO[str]) -> int:
-    """The number of documents written to `file`, one a line: the live ones of one generation."""
+    """Write the live documents of one generation to `file`, one a line, and return how many."""
     count = 0
     for document, passages, names in reader.iterate_with_names():
         plain = PlainDocument(

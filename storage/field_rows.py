@@ -58,7 +58,7 @@ class FieldRow(NamedTuple):
 
 
 def fields_of_meta(document_id: int, meta: Mapping[str, JSON]) -> list[FieldRow]:
-    """The rows of a document's `meta`, each value of a name once, in the order of the table's key."""
+    """Return the rows of a document's `meta`, each value of a name once, in the order of the table's key."""
     rows = {FieldRow(name, *typed, document_id) for name, typed in _values(meta)}
     # The type comes first: it tells 1 from true, and a number is never compared with a text.
     return sorted(rows)
@@ -74,7 +74,7 @@ def shown_fields(meta: Mapping[str, JSON]) -> list[tuple[str, str]]:
 
 
 def _values(meta: Mapping[str, JSON]) -> Iterator[tuple[str, tuple[FieldType, str | int | float]]]:
-    """Every value with its dotted name, in the order of the object."""
+    """Yield every value with its dotted name, in the order of the object."""
     waiting: list[tuple[str, JSON | Mapping[str, JSON]]] = [("", meta)]
     while waiting:
         name, value = waiting.pop()
@@ -95,7 +95,7 @@ def _typed(value: str | float | bool) -> tuple[FieldType, str | int | float]:
 
 
 def sqlite_number(value: float) -> int | float:
-    """The number as SQLite holds it: whole numbers beyond 64 bits become floating-point."""
+    """Return the number as SQLite holds it: whole numbers beyond 64 bits become floating-point."""
     if isinstance(value, float) or -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
         return value
     try:
@@ -105,7 +105,7 @@ def sqlite_number(value: float) -> int | float:
 
 
 def is_date(text: str) -> bool:
-    """Whether a text is a day or a time that exists, in the form of ISO 8601."""
+    """Return whether a text is a day or a time that exists, in the form of ISO 8601."""
     if not _DATE.fullmatch(text):
         return False
     try:
@@ -116,7 +116,7 @@ def is_date(text: str) -> bool:
 
 
 def field_table_exists(connection: Connection) -> bool:
-    """Whether the knowledge base has been brought to the revision that knows fields."""
+    """Return whether the knowledge base has been brought to the revision that knows fields."""
     statement = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'fields'"
     return connection.exec_driver_sql(statement).first() is not None
 
@@ -150,14 +150,14 @@ def insert_stored_fields(connection: Connection) -> None:
 
 
 def stored_field_rows(connection: Connection) -> Iterator[FieldRow]:
-    """What the live documents can be filtered by, as it follows from their rows, in the order of documents."""
+    """Yield what the live documents can be filtered by, as it follows from their rows, in the order of documents."""
     for documents in _live_documents(connection):
         for document in documents:
             yield from fields_of_meta(document["document_id"], json.loads(document["meta"]))
 
 
 def _live_documents(connection: Connection) -> Iterator[list[Mapping[Any, Any]]]:
-    """The rows of the live documents that are what was written, some at a time."""
+    """Yield the rows of the live documents that are what was written, some at a time."""
     found = connection.exec_driver_sql(
         "SELECT * FROM documents WHERE dead_generation IS NULL ORDER BY document_id",
         execution_options={"yield_per": _STREAM_ROWS},
@@ -167,13 +167,13 @@ def _live_documents(connection: Connection) -> Iterator[list[Mapping[Any, Any]]]
 
 
 def field_types(connection: Connection, name: str) -> frozenset[FieldType]:
-    """The types of the values that live documents have under a name; empty for a name that none has."""
+    """Return the types of the values that live documents have under a name; empty for a name that none has."""
     statement = "SELECT EXISTS (SELECT 1 FROM fields WHERE name = ? AND type = ?)"
     return frozenset(each for each in FIELD_TYPES if connection.exec_driver_sql(statement, (name, each)).scalar_one())
 
 
 def known_fields(connection: Connection, *, limit: int = 1_000) -> dict[str, list[FieldType]]:
-    """The names that live documents have values under, sorted, with the types of these; empty in older revisions.
+    """Return the names that live documents have values under, sorted, with their types; empty in older revisions.
 
     Args:
         connection: An open connection.

@@ -32,7 +32,7 @@ class Selector:
 
     @classmethod
     def of(cls, live: NDArray[np.bool_]) -> Selector:
-        """The selector of rows with a true entry, bool (n)."""
+        """Return the selector of rows with a true entry, bool (n)."""
         bitmap = np.packbits(live, bitorder="little")
         return cls(bitmap, faiss.IDSelectorBitmap(len(bitmap), faiss.swig_ptr(bitmap)))
 
@@ -56,12 +56,12 @@ class FilledIndex:
     gpu: GpuIndex | None = None
 
     def on_gpu(self) -> FilledIndex:
-        """The same index with a copy on the graphics processor; itself where that has no kernel for it."""
+        """Return the same index with a copy on the graphics processor; itself where that has no kernel for it."""
         return replace(self, gpu=GpuIndex(self.index)) if GpuIndex.takes(self.index) else self
 
     @classmethod
     def of_lists(cls, source: AnnSource, lists: AnnLists) -> FilledIndex:
-        """The index over a segment's own int8 codes, grouped in these lists."""
+        """Return the index over a segment's own int8 codes, grouped in these lists."""
         nlist, d = lists.centroids.shape
         quantizer = faiss.IndexFlatIP(d)
         quantizer.add(np.ascontiguousarray(lists.centroids, dtype=np.float32))
@@ -76,7 +76,7 @@ class FilledIndex:
 
     @classmethod
     def of_codes(cls, coded: CodedVectors) -> FilledIndex:
-        """The index over quantised vectors."""
+        """Return the index over quantised vectors."""
         quantiser = coded.quantiser
         index, quantizer = quantiser.empty_index()
         lists = np.asarray(coded.list_numbers)
@@ -88,7 +88,7 @@ class FilledIndex:
         return cls(index, quantiser.nlist, quantizer, quantiser)
 
     def search(self, queries: NDArray[np.float32], k: int, nprobe: int, selector: Selector | None) -> NDArray[np.int64]:
-        """The rows int64 (m, k) that FAISS finds, −1 where there are fewer."""
+        """Search with FAISS and return rows int64 (m, k), −1 where there are fewer."""
         if self.quantiser is not None:
             queries = np.ascontiguousarray(self.quantiser.rotated(queries))
         if self.gpu is not None and selector is None and self.gpu.can(k, nprobe):

@@ -46,7 +46,7 @@ class Findings:
 
     @contextlib.contextmanager
     def checking(self, where: str, severity: Severity = "error") -> Iterator[None]:
-        """A context for one check: an error that damage explains becomes a finding and ends only this check."""
+        """Turn an error that damage explains into a finding, which ends only the block of this check."""
         try:
             with translated(self.directory):
                 yield

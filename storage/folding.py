@@ -50,13 +50,13 @@ _LETTERS = _Letters({ord(letter): written for letter, written in _SUBSTITUTES.it
 
 
 def spelling(text: str) -> str:
-    """The text as it is compared exactly: composed (NFC), blanks at the ends dropped, others one space each."""
+    """Return the text as it is compared exactly: composed (NFC), blanks at the ends dropped, others one space each."""
     return " ".join(text.split()) if text.isascii() else " ".join(unicodedata.normalize("NFC", text).split())
 
 
 @lru_cache(maxsize=50_000)
 def case_key(text: str) -> str:
-    """The text with differences of case, width and other compatibility forms folded; empty for a blank one."""
+    """Return the text with differences of case, width and other compatibility forms folded; empty for a blank one."""
     if text.isascii():
         return " ".join(text.lower().split())
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -65,7 +65,7 @@ def case_key(text: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def accent_key(text: str) -> str:
-    """The case key with accents folded, too."""
+    """Return the case key with accents folded, too."""
     key = case_key(text)
     if key.isascii():
         return key
@@ -74,7 +74,7 @@ def accent_key(text: str) -> str:
 
 
 def matching_form(name: str, alias: str) -> Form | None:
-    """The best form in which both are the same name, None when in none."""
+    """Return the best form in which both are the same name, None when in none."""
     if spelling(name) == spelling(alias):
         return "exact"
     if case_key(name) == case_key(alias):

@@ -21,12 +21,12 @@ _MAX_PROBES = 2048
 
 
 def gpu_count() -> int:
-    """How many graphics processors FAISS can use; 0 for a FAISS without support for them."""
+    """Return how many graphics processors FAISS can use; 0 for a FAISS without support for them."""
     return int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
 
 
 def uses_gpu(device: IndexDevice) -> bool:
-    """Whether the index is trained and searched on a graphics processor.
+    """Return whether the index is trained and searched on a graphics processor.
 
     Raises:
         PlatformError: One is asked for and there is none.
@@ -50,7 +50,7 @@ def _resources() -> tuple[Any, threading.Lock]:
 
 
 def nearest_on_gpu(vectors: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The number of the nearest centroid (by L2) of each vector float32 (n, d), int64 (n)."""
+    """Return the number of the nearest centroid (by L2) of each vector float32 (n, d), int64 (n)."""
     resources, lock = _resources()
     with lock:
         _, nearest = faiss.knn_gpu(resources, vectors, centroids, 1)
@@ -70,16 +70,16 @@ class GpuIndex:
 
     @staticmethod
     def takes(index: Any) -> bool:
-        """Whether there is a kernel for this kind of index; codes packed for a processor's registers have none."""
+        """Return whether there is a kernel for this kind of index; codes packed for registers have none."""
         return isinstance(index, faiss.IndexIVFPQ | faiss.IndexIVFScalarQuantizer)
 
     @staticmethod
     def can(k: int, nprobe: int) -> bool:
-        """Whether a search with these numbers can run there."""
+        """Return whether a search with these numbers can run there."""
         return k <= _MAX_K and nprobe <= _MAX_PROBES
 
     def search(self, queries: NDArray[np.float32], k: int, nprobe: int) -> NDArray[np.int64]:
-        """The rows int64 (m, k) of the best vectors, −1 where there are fewer."""
+        """Return the rows int64 (m, k) of the best vectors, −1 where there are fewer."""
         with self._lock:
             parameters = faiss.SearchParametersIVF(nprobe=nprobe)  # type: ignore[call-arg]
             _, rows = self._index.search(queries, k, params=parameters)

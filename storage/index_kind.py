@@ -56,7 +56,7 @@ class IndexKind:
 
     @classmethod
     def of(cls, name: str) -> IndexKind:
-        """The kind of this name; InvalidOptionError for an unknown one."""
+        """Return the kind of this name; InvalidOptionError for an unknown one."""
         numbered = _NUMBERED.fullmatch(name)
         if numbered is not None:
             rotated = numbered[1] == "opq"
@@ -78,7 +78,7 @@ class IndexKind:
         return self.coding in ("scalar", "product")
 
     def groups(self, d: int) -> int:
-        """How many codes a vector of dimension d gets; InvalidOptionError when the groups would not be equal."""
+        """Return how many codes a vector of dimension d gets; InvalidOptionError when the groups would not be equal."""
         if self.coding == "scalar":
             return d
         wanted = self.n_groups or (d // 2 if self.bits == 4 else d // 4)
@@ -91,9 +91,9 @@ class IndexKind:
         return wanted
 
     def code_bytes(self, d: int) -> int:
-        """Bytes of a coded vector, without its list number."""
+        """Return bytes of a coded vector, without its list number."""
         return -(-self.groups(d) * self.bits // 8)
 
     def least_rows(self) -> int:
-        """How many vectors training takes at least."""
+        """Return how many vectors training takes at least."""
         return 1 if self.coding == "scalar" else 2**self.bits

@@ -82,7 +82,7 @@ class KBInfo:
 
 
 def gather_info(connection: Connection, directory: Path) -> KBInfo:
-    """What the knowledge base holds at the generation that the connection sees."""
+    """Return what the knowledge base holds at the generation that the connection sees."""
     documents, passages, generations = schema.documents, schema.passages, schema.generations
     live = documents.c.dead_generation.is_(None)
     counts = connection.execute(

@@ -30,7 +30,7 @@ class ViewInfo:
 
 
 def list_views(path: Path) -> list[ViewInfo]:
-    """The views of the knowledge base at `path`: those of `storage.schema.VIEWS` that its revision has."""
+    """Return the views of the knowledge base at `path`: those of `storage.schema.VIEWS` that its revision has."""
     with _database(path) as database:
         there = set(database.view_names())
         return [
@@ -43,7 +43,7 @@ def list_views(path: Path) -> list[ViewInfo]:
 def view_rows(
     path: Path, view: str, *, limit: int = 20, offset: int = 0, order_by: str | None = None
 ) -> list[dict[str, JSON]]:
-    """The rows of a view as dictionaries.
+    """Return the rows of a view as dictionaries.
 
     Args:
         path: The knowledge base.
@@ -73,7 +73,7 @@ def view_rows(
 
 
 def count_rows(path: Path) -> dict[str, int]:
-    """The number of rows of each table of the knowledge base."""
+    """Return the number of rows of each table of the knowledge base."""
     with _database(path) as database:
         there = set(database.table_names())
         return {name: database[name].count for name in schema.metadata.tables if name in there}

@@ -90,7 +90,7 @@ def check_documents(documents: Sequence[NewDocument], *, d: int, sparse_model: s
 
 
 def prepare_batch(documents: Sequence[NewDocument], before: Generation) -> Batch:
-    """The rows of the documents, with ids allotted from those that `before` left."""
+    """Return the rows of the documents, with ids allotted from those that `before` left."""
     generation = before.number + 1
     document_id, passage_id, token_id = before.next_document_id, before.next_passage_id, before.next_token_id
     batch = Batch([], [], [], [], Generation(generation, 0, 0, 0))
@@ -137,7 +137,7 @@ def prepare_batch(documents: Sequence[NewDocument], before: Generation) -> Batch
 
 
 def common_scales(placed: Sequence[PlacedPassage], settings: KBSettings) -> tuple[float, float]:
-    """The common scales of token and passage codes: the stored ones, or fitted to this first batch."""
+    """Return the common scales of token and passage codes: the stored ones, or fitted to this first batch."""
     token_scale, passage_scale = settings.token_scale, settings.passage_scale
     if token_scale is None or passage_scale is None:
         passage_vectors = np.stack([entry.passage.passage_vector for entry in placed])
@@ -163,7 +163,7 @@ def segment_arrays(
     encoder: str,
     quantiser: Quantiser | None = None,
 ) -> SegmentArrays:
-    """The arrays of a segment with these passages, of which there is at least one, in id order.
+    """Return the arrays of a segment with these passages, of which there is at least one, in id order.
 
     Args:
         placed: The passages.

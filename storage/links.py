@@ -79,7 +79,7 @@ class LinkCounts:
 
 
 def insert_links(connection: Connection, links: Iterable[tuple[int, Sequence[NewLink]]]) -> list[Link]:
-    """The links that were stored for new documents, given by id; those with one text and target are summed up."""
+    """Return the links that were stored for new documents, given by id; those of one text and target are summed."""
     stored: list[Link] = []
     rows: list[dict[str, Any]] = []
     for document_id, given in links:
@@ -95,7 +95,7 @@ def insert_links(connection: Connection, links: Iterable[tuple[int, Sequence[New
 
 
 def drop_links(connection: Connection, document_ids: Sequence[int]) -> list[Link]:
-    """The links that these documents had; they are gone."""
+    """Return the links that these documents had; they are gone."""
     dropped: list[Link] = []
     for chunk in chunked(document_ids):
         ids = json.dumps(chunk)
@@ -107,7 +107,7 @@ def drop_links(connection: Connection, document_ids: Sequence[int]) -> list[Link
 
 
 def names_of_documents(connection: Connection, document_ids: Sequence[int]) -> dict[int, DocumentNames]:
-    """The aliases that these documents were given, and their links; documents without any are left out."""
+    """Return the aliases that these documents were given, and their links; documents without any are left out."""
     aliases: dict[int, list[NewAlias]] = {}
     for row in rows_of_documents(connection, document_ids):
         if row["source"] in GIVEN_SOURCES:
@@ -132,7 +132,7 @@ def names_of_documents(connection: Connection, document_ids: Sequence[int]) -> d
 
 
 def links_to(connection: Connection, doc_id: str, title: str, anchors: Sequence[str]) -> list[tuple[int, Link]]:
-    """The links with one of these texts that lead to a document, each with the id of the document that has it."""
+    """Return the links with one of these texts that lead to a document, each with the id of its own document."""
     rows = connection.exec_driver_sql(
         f"SELECT l.document_id, l.anchor, l.target_kind, l.target FROM (SELECT ? AS doc_id, ? AS title) AS p "
         f"JOIN links AS l ON {_LEADS_HERE} WHERE l.anchor IN (SELECT value FROM json_each(?))",
@@ -142,7 +142,7 @@ def links_to(connection: Connection, doc_id: str, title: str, anchors: Sequence[
 
 
 def count_anew(connection: Connection) -> LinkCounts:
-    """What was counted; every alias with source "anchor" was made anew from all links.
+    """Return what was counted; every alias with source "anchor" was made anew from all links.
 
     The counting is SQLite's and spills to disk, so memory does not grow with the number of links.
     """
@@ -153,7 +153,7 @@ def count_anew(connection: Connection) -> LinkCounts:
 
 
 def link_totals(connection: Connection) -> tuple[int, int]:
-    """How many links there are, and how many of them lead to no document that is there."""
+    """Return how many links there are, and how many of them lead to no document that is there."""
     if connection.exec_driver_sql("SELECT 1 FROM links LIMIT 1").first() is None:
         return 0, 0
     live = "SELECT 1 FROM documents AS d WHERE d.dead_generation IS NULL AND"
@@ -167,7 +167,7 @@ def link_totals(connection: Connection) -> tuple[int, int]:
 
 
 def anchor_counts(connection: Connection) -> Iterator[AnchorCount]:
-    """How many links of each text lead to each live document, by document and text, a few rows at a time in memory."""
+    """Yield how many links of each text lead to each live document, by document and text, a few rows at a time."""
     rows = connection.exec_driver_sql(_ALL_COUNTS, execution_options={"yield_per": _STREAM_ROWS})
     for row in rows:
         yield AnchorCount(*row)
@@ -201,7 +201,7 @@ def count_changed(connection: Connection, *, added: Sequence[int], changed: Iter
 
 
 def _counts_of(connection: Connection, links: Sequence[Link]) -> list[AnchorCount]:
-    """The counts of every live document and text that these links are about; 0 where no link is left."""
+    """Return the counts of every live document and text that these links are about; 0 where no link is left."""
     rows = connection.exec_driver_sql(
         f"""
         WITH given AS (SELECT value ->> 0 AS anchor, value ->> 1 AS kind, value ->> 2 AS target FROM json_each(?)),

@@ -94,7 +94,7 @@ class WriterLock:
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether some process, this one included, holds the writer lock just now."""
+    """Return whether some process, this one included, holds the writer lock just now."""
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -59,7 +59,7 @@ class Replacement:
 
 
 def segment_size(row: SegmentRow) -> int:
-    """What a segment costs to rewrite, in rows; a passage vector counts as a row."""
+    """Return what a segment costs to rewrite, in rows; a passage vector counts as a row."""
     return row.file.n_rows + row.file.n_passages
 
 
@@ -72,7 +72,7 @@ def tier_of(size: int) -> int:
 
 
 def plan_merge(sizes: Sequence[int], *, max_size: int = MAX_ROWS) -> range | None:
-    """The positions of adjacent segments to merge next, None when no tier is full.
+    """Return the positions of adjacent segments to merge next, None when no tier is full.
 
     A tier is full when a run of segments of this tier or below holds `FAN_IN` of this tier; smaller ones lying
     between are swept along. The smallest full tier goes first: it is the cheapest.
@@ -116,7 +116,7 @@ def plan_groups(sizes: Sequence[int], *, max_size: int) -> list[range]:
 def merge_rows(
     session: WriteSession, rows: Sequence[SegmentRow], dead: NDArray[np.int64], *, ann: AnnSetup
 ) -> Replacement:
-    """What replaces these adjacent segments: one new, durable file without the passages of dead documents.
+    """Return what replaces these adjacent segments: one new, durable file without the passages of dead documents.
 
     Its ANN files are built, too, so that readers need only load them.
 
@@ -139,7 +139,7 @@ def merge_rows(
 def replace_segments(
     connection: Connection, replacements: Sequence[Replacement], *, operation: str, note: str | None = None
 ) -> Generation | None:
-    """The new generation, in the caller's transaction; None, and nothing changed, when an old segment is gone.
+    """Return the new generation, in the caller's transaction; None, and nothing changed, when an old segment is gone.
 
     Tombstones born since the new files were made stay respected: they are kept by document, not by segment.
     """
@@ -158,7 +158,7 @@ def replace_segments(
 
 
 def merge_and_commit(session: WriteSession, rows: Sequence[SegmentRow], *, ann: AnnSetup) -> bool:
-    """Whether these segments were replaced by one; False when a compaction replaced them meanwhile.
+    """Return whether these segments were replaced by one; False when a compaction replaced them meanwhile.
 
     The caller sees to it that no two merges run at once.
     """

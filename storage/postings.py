@@ -76,7 +76,7 @@ class Bm25Options:
 
 
 def build_postings(passages: Iterable[tuple[str, str]]) -> Postings:
-    """The postings of passages given as (title, text), in order.
+    """Return the postings of passages given as (title, text), in order.
 
     A title's words count in the passage, and its `title_terms` beside them; these do not count in the length.
     """
@@ -111,7 +111,7 @@ def build_postings(passages: Iterable[tuple[str, str]]) -> Postings:
 
 
 def merge_postings(parts: Sequence[Postings], keep: Sequence[NDArray[np.bool_]]) -> Postings:
-    """The postings of the kept passages of all parts, in order, renumbered from 0.
+    """Return the postings of the kept passages of all parts, in order, renumbered from 0.
 
     Args:
         parts: What to merge; passages of a later part come later.
@@ -147,7 +147,7 @@ def merge_postings(parts: Sequence[Postings], keep: Sequence[NDArray[np.bool_]])
 
 
 def term_weights(text: str) -> dict[str, float]:
-    """The weights of a query text's terms: how often each occurs."""
+    """Return the weights of a query text's terms: how often each occurs."""
     return {term: float(count) for term, count in Counter(terms_of(text)).items()}
 
 
@@ -166,7 +166,7 @@ class LexicalView:
         self._parts = _grouped(parts)
 
     def scores(self, weights: Mapping[str, float] | str) -> NDArray[np.float32]:
-        """The passages' scores float32 (n_passages), 0 where no term occurs.
+        """Return the passages' scores float32 (n_passages), 0 where no term occurs.
 
         Args:
             weights: The query's terms with their weights (see `terms_of`), or a text (see `term_weights`).
@@ -204,7 +204,7 @@ class LexicalView:
     def document_scores(
         self, weights: Mapping[str, float] | str, document_numbers: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """The documents' scores float32 (n_documents), each document's passages taken as one text.
+        """Return the documents' scores float32 (n_documents), each document's passages taken as one text.
 
         A document's own score says what a long text is about where no passage of it does: a talk that touches many
         parts of one page, a relation told a paragraph after the subject.
@@ -258,7 +258,7 @@ class LexicalView:
 
 
 def _checked(weights: Mapping[str, float] | str) -> tuple[Mapping[str, float], NDArray[np.uint64]]:
-    """The terms with their weights, and the terms' hashes uint64; UsageError for a weight that is no number."""
+    """Return the terms with their weights, and the terms' hashes uint64; UsageError for a weight that is no number."""
     if isinstance(weights, str):
         weights = term_weights(weights)
     bad = next((term for term, weight in weights.items() if not math.isfinite(weight)), None)
@@ -294,7 +294,7 @@ def _keep_passages(part: Postings, mask: NDArray[np.bool_]) -> Postings:
 
 
 def _grouped(parts: Sequence[Postings]) -> list[Postings]:
-    """The same passages in the same order, runs of small parts merged into one."""
+    """Return the same passages in the same order, runs of small parts merged into one."""
     grouped: list[Postings] = []
     run: list[Postings] = []
     for part in [*parts, None]:

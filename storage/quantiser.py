@@ -79,21 +79,21 @@ class Quantiser:
         return self.kind.code_bytes(self.d)
 
     def rotated(self, vectors: Float32) -> Float32:
-        """The vectors float32 (n, d) in the basis that is coded, float32 (n, d)."""
+        """Return the vectors float32 (n, d) in the basis that is coded, float32 (n, d)."""
         if self.rotation is None:
             return vectors
         turned: Float32 = vectors @ self.rotation.T
         return turned
 
     def unrotated(self, vectors: Float32) -> Float32:
-        """What `rotated` gave, float32 (n, d), back in the basis of the encoder."""
+        """Return what `rotated` gave, float32 (n, d), back in the basis of the encoder."""
         if self.rotation is None:
             return vectors
         turned: Float32 = vectors @ self.rotation
         return turned
 
     def encode(self, vectors: Float32, list_numbers: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
-        """The codes uint8 (n, code_bytes) of vectors float32 (n, d) that lie in these lists (n)."""
+        """Return the codes uint8 (n, code_bytes) of vectors float32 (n, d) that lie in these lists (n)."""
         if not len(vectors):
             return np.empty((0, self.code_bytes), dtype=np.uint8)
         residuals = self.rotated(vectors - self.centroids[list_numbers])
@@ -101,14 +101,14 @@ class Quantiser:
         return codes
 
     def decode(self, list_numbers: NDArray[np.integer[Any]], codes: NDArray[np.uint8]) -> Float32:
-        """The vectors float32 (n, d) that list numbers (n) and codes uint8 (n, code_bytes) stand for."""
+        """Return the vectors float32 (n, d) that list numbers (n) and codes uint8 (n, code_bytes) stand for."""
         decoded: Float32 = self.centroids[list_numbers] + self.unrotated(self._dequantised(codes))
         return decoded
 
     def inner_products(
         self, list_numbers: NDArray[np.integer[Any]], codes: NDArray[np.uint8], targets: Float32
     ) -> Float32:
-        """The inner products float32 (n, t) of decoded vectors with targets float32 (d, t).
+        """Return the inner products float32 (n, t) of decoded vectors with targets float32 (d, t).
 
         The few targets are rotated instead of the many vectors rotated back: x·q = centroid·q + dequantised·(R·q).
         """
@@ -139,7 +139,7 @@ class Quantiser:
         return product
 
     def empty_index(self) -> tuple[Any, Any]:
-        """A FAISS index that codes as this quantiser does, without vectors, and the coarse quantiser it points to.
+        """Return a FAISS index that codes as this quantiser does, without vectors, and its coarse quantiser.
 
         It lives in the rotated basis: queries have to be `rotated`.
         """

@@ -33,12 +33,12 @@ class QuantiserFile:
     sha256: str
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON values."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> QuantiserFile:
-        """The file that a record names; CorruptError when it does not name one."""
+        """Return the file that a record names; CorruptError when it does not name one."""
         try:
             return cls(str(record["name"]), str(record["kind"]), int(record["n_bytes"]), str(record["sha256"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -49,12 +49,12 @@ class QuantiserFile:
 
 
 def quantiser_path(directory: Path, name: str) -> Path:
-    """The path of the quantiser's file in `directory`."""
+    """Return the path of the quantiser's file in `directory`."""
     return directory / f"{name}{QUANTISER_SUFFIX}"
 
 
 def write_quantiser(directory: Path, quantiser: Quantiser) -> QuantiserFile:
-    """The record of the quantiser's new file, which on return is durable in `directory`."""
+    """Return the record of the quantiser's new file, which on return is durable in `directory`."""
     arrays: dict[str, NDArray[Any]] = {"centroids": quantiser.centroids.astype(np.float16)}
     for name in ("rotation", "codebooks", "ranges"):
         array = getattr(quantiser, name)
@@ -70,7 +70,7 @@ def write_quantiser(directory: Path, quantiser: Quantiser) -> QuantiserFile:
 
 
 def read_quantiser(directory: Path, expected: QuantiserFile) -> Quantiser:
-    """The quantiser, after its file was checked.
+    """Return the quantiser, after its file was checked.
 
     Raises:
         CorruptError: The file is missing (`__cause__` is a FileNotFoundError then), or is not what was written.

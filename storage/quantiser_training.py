@@ -29,7 +29,7 @@ _RANGE_DEVIATIONS = 3.0
 
 
 def sample_sizes(n_rows: int, options: AnnOptions) -> tuple[int, int]:
-    """How many lists a quantiser for this many vectors gets, and how many vectors its training looks at."""
+    """Return how many lists a quantiser for this many vectors gets, and how many vectors its training looks at."""
     nlist = options.lists_for(n_rows)
     if nlist > MAX_LISTS:
         raise InvalidOptionError(f"nlist is {nlist}; wanted at most {MAX_LISTS} for index kind {options.kind!r}")
@@ -39,7 +39,7 @@ def sample_sizes(n_rows: int, options: AnnOptions) -> tuple[int, int]:
 def train_quantiser(
     sample: Float32, nlist: int, options: AnnOptions, *, stage: Stage, device: IndexDevice = "cpu"
 ) -> Quantiser:
-    """The quantiser for vectors like these; the same sample and options give the same one on one machine.
+    """Return the quantiser for vectors like these; the same sample and options give the same one on one machine.
 
     Args:
         sample: float32 (n, d), drawn at random.
@@ -95,7 +95,7 @@ def _ranges(residuals: Float32) -> Float32:
 
 
 def _rotation(residuals: Float32, kind: IndexKind) -> Float32:
-    """The rotation float32 (d, d) to the principal axes, dealt out to the groups (Ge et al., CVPR 2013, section 3.2).
+    """Return the rotation float32 (d, d) to the principal axes, dealt out to the groups (Ge et al., CVPR 2013, 3.2).
 
     Each group gets as many axes, such that the products of their variances are alike: what is best for normally
     distributed residuals, and on token vectors better than any number of rounds that improve on a random rotation.
@@ -117,7 +117,7 @@ def _rotation(residuals: Float32, kind: IndexKind) -> Float32:
 
 
 def _codebooks(residuals: Float32, kind: IndexKind, seed: int, stage: Stage, *, gpu: bool) -> Float32:
-    """The entries float32 (groups, 2^bits, d / groups): k-means in each group of dimensions."""
+    """Return the entries float32 (groups, 2^bits, d / groups): k-means in each group of dimensions."""
     n, d = residuals.shape
     groups = kind.groups(d)
     width = d // groups

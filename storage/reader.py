@@ -101,7 +101,7 @@ class KBReader(RecordReader):
         defer_rows: int = DEFER_ROWS,
         index_device: IndexDevice = "cpu",
     ) -> KBReader:
-        """The reader of a knowledge base.
+        """Return the reader of a knowledge base.
 
         Args:
             path: Its directory.
@@ -156,14 +156,14 @@ class KBReader(RecordReader):
         return self._settings
 
     def setting(self, key: str) -> JSON:
-        """The value stored under `key` by `KBWriter.set_setting`, as of the newest commit; None when there is none."""
+        """Return the value stored under `key` by `KBWriter.set_setting`, as of the newest commit, or None."""
         with translated(self.path), self._engine.connect() as connection:
             return read_setting(connection, key)
 
     # -- snapshots
 
     def snapshot(self, where: str | None = None) -> Snapshot:
-        """The newest commit, to search in; it stays as it is whatever is written later.
+        """Return the newest commit, to search in; it stays as it is whatever is written later.
 
         A commit that was acknowledged before this call is in it.
 
@@ -272,7 +272,7 @@ class KBReader(RecordReader):
     # -- names
 
     def alias_matches(self, names: Sequence[str], *, limit: int = MAX_MATCHES) -> list[list[AliasMatch]]:
-        """For each name the live documents of which it is another name, best first; lists are empty without any.
+        """Return for each name the live documents of which it is another name, best first; lists are empty without any.
 
         Exact matches come before case-folded ones, these before accent-folded ones; equal ones by prior. A document
         is there once for each alias that matches. Titles are no aliases, but for those that the lexical index cannot
@@ -298,7 +298,7 @@ class KBReader(RecordReader):
         after: str | None = None,
         limit: int = 100,
     ) -> list[AliasRecord]:
-        """The aliases of live documents, ordered by name (accents and case folded).
+        """Return the aliases of live documents, ordered by name (accents and case folded).
 
         Args:
             doc_id: Only those of this document.
@@ -328,7 +328,7 @@ class KBReader(RecordReader):
 
 
 def _sources(connection: Connection, row: SegmentRow) -> list[str]:
-    """The names of the segments that a merge made this one of, in order; none when an add made it."""
+    """Return the names of the segments that a merge made this one of, in order; none when an add made it."""
     table = schema.segments
     statement = (
         select(table.c.name).where(table.c.dead_generation == row.born_generation).order_by(table.c.first_passage_id)

@@ -42,14 +42,14 @@ class RecordReader:
         self._engine = engine
 
     def documents(self, document_ids: Collection[int] | NDArray[np.int64]) -> dict[int, DocumentRecord]:
-        """The documents by id. Ids that a compaction forgot are absent; deleted documents are there until then."""
+        """Return the documents by id. Ids that a compaction forgot are absent; deleted ones are there until then."""
         table = schema.documents
         with translated(self.path), self._engine.connect() as connection:
             rows = connection.exec_driver_sql(_BY_ID[table.name], (_json_list(document_ids),)).mappings()
             return {row["document_id"]: document_record(row) for row in rows}
 
     def passages(self, passage_ids: Collection[int] | NDArray[np.int64]) -> dict[int, PassageRecord]:
-        """The passages by id. Ids that a compaction forgot are absent; take a newer snapshot and search again then."""
+        """Return the passages by id. Ids that a compaction forgot are absent; search a newer snapshot then."""
         table = schema.passages
         with translated(self.path), self._engine.connect() as connection:
             rows = connection.exec_driver_sql(_BY_ID[table.name], (_json_list(passage_ids),)).mappings()
@@ -58,7 +58,7 @@ class RecordReader:
     def passages_with_documents(
         self, passage_ids: Collection[int] | NDArray[np.int64]
     ) -> tuple[dict[int, PassageRecord], dict[int, DocumentRecord]]:
-        """The passages by id and their documents by id, in one read transaction; forgotten ids are absent."""
+        """Return the passages by id and their documents by id, in one read transaction; forgotten ids are absent."""
         with translated(self.path), self._engine.connect() as connection:
             statement = _BY_ID[schema.passages.name]
             rows = connection.exec_driver_sql(statement, (_json_list(passage_ids),)).mappings()
@@ -68,7 +68,7 @@ class RecordReader:
             return passages, {row["document_id"]: document_record(row) for row in rows}
 
     def document(self, doc_id: str) -> DocumentRecord:
-        """The live document with the user's id; UnknownDocumentError when there is none."""
+        """Return the live document with the user's id; UnknownDocumentError when there is none."""
         table = schema.documents
         with translated(self.path), self._engine.connect() as connection:
             statement = select(table).where(table.c.doc_id == doc_id, table.c.dead_generation.is_(None))
@@ -80,24 +80,24 @@ class RecordReader:
         return document_record(row)
 
     def live_documents(self, doc_ids: Sequence[str]) -> dict[str, DocumentRecord]:
-        """The live documents among these ids of the user's, by id; those that are not there are absent."""
+        """Return the live documents among these ids of the user's, by id; those that are not there are absent."""
         with translated(self.path), self._engine.connect() as connection:
             return {row["doc_id"]: document_record(row) for row in live_document_rows(connection, doc_ids)}
 
     def ids_of(self, names: Sequence[str]) -> dict[str, list[str]]:
-        """The `doc_id` of each live document that has the name as its id or, when it is no id, as its exact title."""
+        """Return the `doc_id` of each live document that has the name as its id or, when it is none, as its title."""
         with translated(self.path), self._engine.connect() as connection:
             return live_ids_of(connection, names)
 
     def passages_of_document(self, document_id: int) -> list[PassageRecord]:
-        """The document's passages in the order in which they were given."""
+        """Return the document's passages in the order in which they were given."""
         table = schema.passages
         with translated(self.path), self._engine.connect() as connection:
             statement = select(table).where(table.c.document_id == document_id).order_by(table.c.passage_id)
             return [passage_record(row) for row in connection.execute(statement).mappings()]
 
     def document_names(self, document_id: int) -> DocumentNames:
-        """The aliases that a document was given, and its links, as they can be given again."""
+        """Return the aliases that a document was given, and its links, as they can be given again."""
         with translated(self.path), self._engine.connect() as connection:
             return names_of_documents(connection, [document_id]).get(document_id, DocumentNames())
 
@@ -109,7 +109,7 @@ class RecordReader:
         title_prefix: str | None = None,
         where: str | None = None,
     ) -> list[DocumentRecord]:
-        """The live documents, ordered by `doc_id`.
+        """Return the live documents, ordered by `doc_id`.
 
         Args:
             after: Only documents whose `doc_id` comes after this one: the last of the page before.
@@ -137,7 +137,7 @@ class RecordReader:
     def lexical_documents(
         self, query: str, *, limit: int = 10, where: str | None = None
     ) -> list[tuple[DocumentRecord, float]]:
-        """The live documents whose passages match any word of the query, best first, with their scores (BM25).
+        """Return the live documents whose passages match any word of the query, best first, with their scores (BM25).
 
         For people who look for a document; `Snapshot.lexical_scores` is what search uses.
 
@@ -178,7 +178,7 @@ class RecordReader:
         return [(found[document_id], score) for document_id, score in chosen if document_id in found]
 
     def iterate_records(self) -> Iterator[DocumentRecord]:
-        """The live documents of one generation without passages, in order of adding, a few at a time in memory."""
+        """Yield the live documents of one generation without passages, in order of adding, a few at a time."""
         table = schema.documents
         statement = select(table).where(table.c.dead_generation.is_(None)).order_by(table.c.document_id)
         with translated(self.path), self._engine.connect() as connection:
@@ -186,14 +186,14 @@ class RecordReader:
             yield from (document_record(row) for row in rows)
 
     def iterate_documents(self) -> Iterator[tuple[DocumentRecord, list[PassageRecord]]]:
-        """The live documents of one generation with their passages, in order of adding, a few at a time in memory."""
+        """Yield the live documents of one generation with their passages, in order of adding, a few at a time."""
         for document, passages, _ in self.iterate_with_names(names=False):
             yield document, passages
 
     def iterate_with_names(
         self, *, names: bool = True
     ) -> Iterator[tuple[DocumentRecord, list[PassageRecord], DocumentNames]]:
-        """The same with each document's given aliases and its links, which stay empty without `names`."""
+        """Yield the same with each document's given aliases and its links, which stay empty without `names`."""
         documents, passages = schema.documents, schema.passages
         with translated(self.path), self._engine.connect() as connection:
             live = documents.c.dead_generation.is_(None)
@@ -216,12 +216,12 @@ class RecordReader:
                     yield document, by_document[document.document_id], given.get(document.document_id, DocumentNames())
 
     def op_ids(self, prefix: str) -> list[str]:
-        """The names of the committed operations that begin so."""
+        """Return the names of the committed operations that begin so."""
         with translated(self.path), self._engine.connect() as connection:
             return op_ids_beginning(connection, prefix)
 
     def info(self) -> KBInfo:
-        """What the knowledge base holds and how large it is; reads all passages' counts, so not for each query."""
+        """Return what the knowledge base holds and how large it is; reads all counts, so not for each query."""
         with translated(self.path), self._engine.connect() as connection:
             return gather_info(connection, self.path)
 

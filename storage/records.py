@@ -200,14 +200,14 @@ class PassageRecord:
         return unpack_offsets(self.packed_offsets, passage_id=self.passage_id)
 
     def characters(self, first_token_id: int, last_token_id: int) -> tuple[int, int] | None:
-        """The half-open character range from the one token to the other, None unless both are stored."""
+        """Return the half-open character range from the one token to the other, None unless both are stored."""
         first, last = self._place(first_token_id), self._place(last_token_id)
         if first is None or last is None:
             return None
         return int(self.offsets.starts[first]), int(self.offsets.ends[last])
 
     def _place(self, token_id: int) -> int | None:
-        """The index of a kept token among the offsets, None unless it is one."""
+        """Return the index of a kept token among the offsets, None unless it is one."""
         numbers, wanted = self.offsets.numbers, token_id - self.first_token_id
         place = int(numbers.searchsorted(wanted)) if wanted >= 0 else len(numbers)
         return place if place < len(numbers) and int(numbers[place]) == wanted else None
@@ -244,7 +244,7 @@ def pack_offsets(
     ends: NDArray[np.int32],
     numbers: NDArray[np.uint32] | None = None,
 ) -> bytes:
-    """The offsets of t kept tokens as bytes: one byte that says how, then (t, 3) little-endian integers.
+    """Return the offsets of t kept tokens as bytes: one byte that says how, then (t, 3) little-endian integers.
 
     That byte is 1, 2 or 4, the size of an integer. At 2 and 4 a row is ordinal, start and end; at 1 it is how much
     the ordinal rose less 1, how much the start rose, and the length. Where the tokens' numbers are not 0, 1, 2, …, 32
@@ -274,7 +274,7 @@ def pack_offsets(
 
 
 def unpack_offsets(packed: bytes, *, passage_id: int) -> TokenOffsets:
-    """The arrays that `pack_offsets` packed; CorruptError naming the passage when it did not."""
+    """Return the arrays that `pack_offsets` packed; CorruptError naming the passage when it did not."""
     how = packed[0] if packed else 0
     size = how & 7
     start = 1
@@ -308,7 +308,7 @@ def unpack_offsets(packed: bytes, *, passage_id: int) -> TokenOffsets:
 
 
 def to_json(value: object, name: str) -> str:
-    """The value as JSON text, keys sorted; InvalidOptionError naming it when JSON cannot hold it."""
+    """Return the value as JSON text, keys sorted; InvalidOptionError naming it when JSON cannot hold it."""
     if isinstance(value, Mapping):
         value = dict(value)
     try:

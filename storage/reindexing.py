@@ -90,7 +90,7 @@ class Reindexed:
 def reindex(
     session: WriteSession, settings: KBSettings, request: ReindexRequest, *, source: Path, stage: Stage
 ) -> tuple[Reindexed, KBSettings]:
-    """What was done, and the settings as they are now.
+    """Index what is stored in another way; return what was done, and the settings as they are now.
 
     The caller holds the session's mutex and sees to it that no merge runs.
 
@@ -183,7 +183,7 @@ def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexReques
 
 
 def _token_counts(connection: Connection) -> tuple[int, int]:
-    """Tokens of the live documents before filtering, and those that are stored."""
+    """Return tokens of the live documents before filtering, and those that are stored."""
     documents, passages = schema.documents, schema.passages
     live = select(documents.c.document_id).where(documents.c.dead_generation.is_(None))
     row = connection.execute(
@@ -206,7 +206,7 @@ def _threshold(request: FilterRequest, segments: Sequence[Segment], dead: NDArra
 
 
 def _with_filter(settings: KBSettings, request: FilterRequest, threshold: float, *, n_tokens: int) -> KBSettings:
-    """The settings with the new filter, and with the threshold that later additions are to use."""
+    """Return the settings with the new filter, and with the threshold that later additions are to use."""
     filter_: dict[str, JSON] = {"threshold": request.threshold, "keep_fraction": request.keep_fraction}
     position: dict[str, JSON] = dict(settings.build_position)
     if math.isfinite(threshold):
@@ -224,7 +224,7 @@ def _quantiser(
     source: Path,
     stage: Stage,
 ) -> tuple[AnnSetup, QuantiserFile | None, bool]:
-    """How segments are to be searched, the quantiser's durable file if there is one, and whether it is new."""
+    """Return how segments are to be searched, the quantiser's durable file if there is one, and whether it is new."""
     options = after.ann_options
     stored = before.quantiser_file
     if not options.index_kind.needs_quantiser or (request.ann is None and stored is None and not request.drop_vectors):
@@ -294,7 +294,7 @@ def _rewritten(
 def _coded(
     segment: Segment, rows: NDArray[np.int64], coder: Quantiser, progress: Callable[[int, int], None]
 ) -> CodedVectors:
-    """The quantised vectors of rows: from the index file beside the segment, or made now."""
+    """Return the quantised vectors of rows: from the index file beside the segment, or made now."""
     source = ann_source(segment, "tokens")
     assert source is not None  # nobody codes a segment that has no int8 vectors
     path = codes_path(segment.path.parent.parent / INDEX_DIRECTORY, segment.name, coder.name)

@@ -46,7 +46,7 @@ _BATCH = 64
 
 
 def repair(path: str | Path, reencode: Reencode, *, lock_timeout_s: float = 10.0) -> list[str]:
-    """What was repaired, one sentence each; empty when nothing was wrong that can be repaired.
+    """Repair what can be repaired; return one sentence for each thing, none when nothing was wrong.
 
     Damaged or missing segments are made again from the stored text, with the same token ids; a full-text index
     that does not fit the text, aliases that do not follow from links and titles, SQLite's own indexes and damaged ANN
@@ -183,7 +183,7 @@ def _repair_ann(session: WriteSession, segment: Segment, setup: AnnSetup) -> lis
 def _encode_again(
     session: WriteSession, row: SegmentRow, settings: KBSettings, setup: AnnSetup, reencode: Reencode
 ) -> list[SegmentRow]:
-    """New, durable segments with the live passages of the id range of `row`; nothing refers to them yet."""
+    """Write new, durable segments with the live passages of `row`'s id range; nothing refers to them yet."""
     documents, passages = schema.documents, schema.passages
     statement = (
         select(passages.c.passage_id)

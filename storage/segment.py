@@ -114,12 +114,12 @@ class Segment:
         return self.arrays.token_numbers
 
     def passage_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The passage index (0…p−1) of each row, int64 of the same shape; rows must be in 0…n−1."""
+        """Return the passage index (0…p−1) of each row, int64 of the same shape; rows must be in 0…n−1."""
         # "right": of passages that begin at the same row, all but the last are empty.
         return np.searchsorted(self.arrays.first_rows, rows, side="right") - 1
 
     def token_ids_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The token id of each row, int64 of the same shape."""
+        """Return the token id of each row, int64 of the same shape."""
         passages = self.passage_of_rows(rows)
         numbers = self.stored_numbers
         offsets = rows - self.arrays.first_rows[passages] if numbers is None else numbers[rows].astype(np.int64)
@@ -127,7 +127,7 @@ class Segment:
         return ids
 
     def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """The token vectors float32 (rows, d), not normalised; StateError where only quantised ones are stored."""
+        """Return the token vectors float32 (rows, d), not normalised; StateError where only codes are stored."""
         codes, scales = self.arrays.codes, self.arrays.scales
         if codes is None or scales is None:
             raise StateError(
@@ -136,17 +136,17 @@ class Segment:
         return dequantise(codes[rows], scales[rows])
 
     def passage_vectors(self, passages: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """The passage vectors float32 (passages, d), of norm 1 up to the rounding of the codes."""
+        """Return the passage vectors float32 (passages, d), of norm 1 up to the rounding of the codes."""
         return dequantise(self.arrays.passage_codes[passages], self.arrays.passage_scales[passages])
 
 
 def segment_path(directory: Path, name: str) -> Path:
-    """The path of the segment's file in `directory`."""
+    """Return the path of the segment's file in `directory`."""
     return directory / f"{name}{SEGMENT_SUFFIX}"
 
 
 def write_segment(directory: Path, arrays: SegmentArrays) -> SegmentFile:
-    """The record of the new segment file, which on return is durable in `directory`."""
+    """Write a segment file durably to `directory` and return its record."""
     specs = array_specs(arrays.lengths, d=arrays.d)
     of_sparse = {} if arrays.sparse is None else arrays.sparse.named()
     sources: dict[str, ArraySource] = {
@@ -170,7 +170,7 @@ def write_segment_file(
     first_token_id: int,
     end_token_id: int,
 ) -> SegmentFile:
-    """The record of the new segment file made of arrays or of iterables of their parts; durable on return."""
+    """Write a segment file durably from arrays or iterables of their parts, and return its record."""
     name = uuid.uuid4().hex
     specs = array_specs(lengths, d=d)
     if lengths.form != PLAIN_FORM:
@@ -190,7 +190,7 @@ def write_segment_file(
 
 
 def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None, drop_sparse: bool = False) -> dict[str, str]:
-    """The strings kept in the header of a segment like this one, with another quantiser if one is named."""
+    """Return the strings kept in the header of a segment like this one, with another quantiser if one is named."""
     name = like.quantiser if quantiser is None else quantiser
     return {
         "format": _FORMAT,
@@ -207,7 +207,7 @@ def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None, drop_
 def token_id_range(
     first_token_ids: NDArray[np.int64], token_counts: NDArray[np.uint32], token_numbers: NDArray[Any] | None = None
 ) -> tuple[int, int]:
-    """The half-open range of token ids of these passages, of which there is at least one.
+    """Return the half-open range of token ids of these passages, of which there is at least one.
 
     Args:
         first_token_ids: int64 (p), rising.
@@ -225,7 +225,7 @@ def token_id_range(
 
 
 def open_segment(path: Path, expected: SegmentFile) -> Segment:
-    """The segment, after its size, checksum and structure were checked against `expected`.
+    """Open a segment, after checking its size, checksum and structure against `expected`.
 
     Raises:
         CorruptError: The file is missing (`__cause__` is a FileNotFoundError then), or is not what was written.

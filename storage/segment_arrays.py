@@ -247,12 +247,12 @@ def array_specs(lengths: SegmentLengths, *, d: int) -> list[ArraySpec]:
 
 
 def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
-    """The numbers, none of them negative, as uint16 where they fit, else as uint32."""
+    """Return the numbers, none of them negative, as uint16 where they fit, else as uint32."""
     return numbers.astype(np.uint16 if int(numbers.max(initial=0)) <= 0xFFFF else np.uint32)
 
 
 def _contradictions(arrays: SegmentArrays) -> Mapping[str, bool]:
-    """For each way in which the arrays could contradict each other: whether they do."""
+    """Return for each way in which the arrays could contradict each other: whether they do."""
     counts = arrays.token_counts.astype(np.int64)
     ends = np.cumsum(counts)
     token_ends = arrays.first_token_ids + counts

@@ -57,7 +57,7 @@ class SegmentCache:
             self._loaded = {}
 
     def get(self, row: SegmentRow) -> LoadedSegment:
-        """The opened segment; opened and checked now when it is not there yet.
+        """Return the opened segment; opened and checked now when it is not there yet.
 
         Raises:
             CorruptError: The file is missing (`__cause__` is FileNotFoundError) or is not what was written.
@@ -79,7 +79,7 @@ class SegmentCache:
         return loaded
 
     def opened(self, names: Sequence[str]) -> list[LoadedSegment] | None:
-        """The segments of these names, None unless all of them are open."""
+        """Return the segments of these names, None unless all of them are open."""
         with self._lock:
             if not names or any(name not in self._loaded for name in names):
                 return None

@@ -36,7 +36,7 @@ _CHUNK_ROWS = 1 << 15
 def merge_segments(
     directory: Path, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]]
 ) -> SegmentFile | None:
-    """The record of the new, durable segment file with the kept passages; None when none is kept.
+    """Write the kept passages durably to a new segment file; return its record, None when none is kept.
 
     Args:
         directory: Where the new file goes.
@@ -125,7 +125,7 @@ def _check_mergeable(segments: Sequence[Segment]) -> None:
 
 
 def _kept_rows(name: str, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]]) -> Iterator[NDArray[Any]]:
-    """The parts of a row array that belong to kept passages, in order, each of bounded size."""
+    """Yield the parts of a row array that belong to kept passages, in order, each of bounded size."""
     for segment, mask in zip(segments, keep, strict=True):
         array: NDArray[Any] = segment.token_numbers if name == "token_numbers" else getattr(segment.arrays, name)
         for start, end in _runs(mask, segment.arrays.first_rows, segment.n_rows):
@@ -145,7 +145,7 @@ def _merged_form(segments: Sequence[Segment]) -> SegmentForm:
 
 
 def _runs(mask: NDArray[np.bool_], first_rows: NDArray[np.int64], n_rows: int) -> Iterator[tuple[int, int]]:
-    """The half-open row ranges of the runs of kept passages."""
+    """Yield the half-open row ranges of the runs of kept passages."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     bounds = np.append(first_rows, n_rows)
     for start, end in zip(bounds[edges[::2]].tolist(), bounds[edges[1::2]].tolist(), strict=True):

@@ -59,7 +59,7 @@ def rewrite_segment(
     quantised: QuantisedRows | None = None,
     drop_sparse: bool = False,
 ) -> SegmentFile:
-    """The record of the new, durable segment file.
+    """Write the new segment file durably and return its record.
 
     Args:
         directory: Where it goes.
@@ -115,7 +115,7 @@ def rewrite_segment(
 
 
 def _numbering(numbers: NDArray[Any], ordinals: NDArray[Any], places: NDArray[np.int64]) -> Numbering:
-    """What the numbers follow from, so that they need not be stored where anything else that is stored gives them."""
+    """Return what the numbers follow from, so that they need not be stored where something stored gives them."""
     if np.array_equal(numbers, places):
         return "rows"
     return "ordinals" if np.array_equal(numbers, ordinals) else "own"

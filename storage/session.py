@@ -61,7 +61,7 @@ class WriteSession:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction: committed and durable at the end of the block, or rolled back when the block raises."""
+        """Run a transaction: committed and durable at the end of the block, or rolled back when the block raises."""
         with self.mutex:
             self.check_usable()
             self._in_doubt = False
@@ -88,7 +88,7 @@ class WriteSession:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A read transaction on the writing connection; blocks other users of the session, so keep it short."""
+        """Run a read transaction on the writing connection; keep it short, it blocks other users of the session."""
         with self.mutex:
             self.check_usable()
             with translated(self.directory), self._engine.connect() as connection:
@@ -96,7 +96,7 @@ class WriteSession:
 
     @contextlib.contextmanager
     def file_work(self) -> Iterator[None]:
-        """A context for writing segment files: a disk that fails for another reason than being full poisons."""
+        """Write segment files in the block: a disk that fails for another reason than being full poisons."""
         try:
             yield
         except StateError as error:

@@ -142,7 +142,7 @@ def write_setting(connection: Connection, key: str, value: object) -> None:
 
 
 def read_setting(connection: Connection, key: str) -> JSON:
-    """The value stored under `key`, None when there is none."""
+    """Return the value stored under `key`, None when there is none."""
     row = connection.execute(select(schema.settings).where(schema.settings.c.key == key)).mappings().first()
     if row is None:
         return None
@@ -152,7 +152,7 @@ def read_setting(connection: Connection, key: str) -> JSON:
 
 
 def read_settings(connection: Connection, *, name: str) -> KBSettings:
-    """The settings; FormatTooNewError when a newer kbengine wrote them, CorruptError when rows are missing.
+    """Return the settings; FormatTooNewError when a newer kbengine wrote them, CorruptError when rows are missing.
 
     Args:
         connection: An open connection.

@@ -23,7 +23,7 @@ _LEXICAL_ARRAYS = ("terms", "posting_starts", "posting_passages", "posting_count
 
 
 def bytes_by_use(connection: Connection, directory: Path, segments: Sequence[SegmentRow]) -> dict[str, int]:
-    """The bytes of "vectors", "sparse", "index" and "text".
+    """Return the bytes of "vectors", "sparse", "index" and "text".
 
     Vectors are those of tokens and passages, with what says which token a row is and where its characters are. Sparse
     are the sparse rows of tokens. Index is what is derived from the vectors, and the quantiser. Text is the rest:
@@ -47,7 +47,7 @@ def bytes_by_use(connection: Connection, directory: Path, segments: Sequence[Seg
 
 
 def bytes_of(paths: Iterable[Path]) -> int:
-    """The size of all these files together; one that is gone counts nothing."""
+    """Return the size of all these files together; one that is gone counts nothing."""
     total = 0
     for path in paths:
         try:

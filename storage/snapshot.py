@@ -111,12 +111,12 @@ class Snapshot:
     # --- what a row or passage is -----------------------------------------------------------------------------
 
     def passages_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The passage index of each row, int64 of the same shape."""
+        """Return the passage index of each row, int64 of the same shape."""
         self._check(rows, self.n_rows, "row")
         return np.searchsorted(self.first_rows, rows, side="right") - 1
 
     def token_ids_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The token id of each row, int64 of the same shape."""
+        """Return the token id of each row, int64 of the same shape."""
         passages = self.passages_of_rows(rows)
         ids: NDArray[np.int64] = self.first_token_ids[passages] + self._numbers(rows, passages)
         return ids
@@ -135,7 +135,7 @@ class Snapshot:
         return numbers
 
     def passages_of_document(self, document_id: int) -> range:
-        """The passage indices of a live document; empty for one that the snapshot does not hold or shows as deleted.
+        """Return the passage indices of a live document; empty for one that is not in the snapshot.
 
         Document ids rise with passage ids: both are allotted in the order of adding, and merging keeps it.
         """
@@ -143,15 +143,15 @@ class Snapshot:
         return range(first, stop) if first < stop and self.live_passages[first] else range(0)
 
     def token_ordinals(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The position of each row (n) among all tokens of its passage, before filtering, int64 (n)."""
+        """Return the position of each row (n) among all tokens of its passage, before filtering, int64 (n)."""
         return self._gather("token_ordinals", rows).astype(np.int64)
 
     def filter_logits(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The filter head's start and end logit of each row (n), float32 (n, 2)."""
+        """Return the filter head's start and end logit of each row (n), float32 (n, 2)."""
         return self._gather("filter_logits", rows).astype(np.float32)
 
     def gather(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """The codes int8 (n, d) and scales float32 (n) of rows (n), in any order; vector = code · scale.
+        """Return the codes int8 (n, d) and scales float32 (n) of rows (n), in any order; vector = code · scale.
 
         Where only quantised vectors are stored they are decoded and coded as int8.
         """
@@ -162,14 +162,14 @@ class Snapshot:
         return self._gather("codes", rows), self._gather("scales", rows).astype(np.float32)
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The token vectors float32 (n, d) of rows (n), in any order, not normalised: those that scores come from.
+        """Return the token vectors float32 (n, d) of rows (n), in any order, not normalised, as scores use them.
 
         They are the int8 vectors, or, where these were dropped, the decoded quantised ones.
         """
         return self._of_tokens(rows, self.d, lambda ann, own: ann.source.vectors(own))
 
     def served_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The token vectors float32 (n, d) of rows (n) as the index sees them while it seeks candidates.
+        """Return the token vectors float32 (n, d) of rows (n) as the index sees them while it seeks candidates.
 
         Decoded codes where the index has a quantiser, whether or not int8 vectors are stored too; not normalised.
         What is tuned on these is tuned for what the index really serves.
@@ -177,11 +177,11 @@ class Snapshot:
         return self._of_tokens(rows, self.d, lambda ann, own: ann.served.vectors(own))
 
     def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The inner products float32 (n, t) of `vectors(rows)` with targets float32 (d, t), without making them."""
+        """Return the inner products float32 (n, t) of `vectors(rows)` with targets float32 (d, t), made in passing."""
         return self._of_tokens(rows, targets.shape[1], lambda ann, own: ann.source.inner_products(own, targets))
 
     def passage_vectors(self, passages: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors float32 (n, d) of passage indices (n), of norm 1 up to the rounding of the codes."""
+        """Return the vectors float32 (n, d) of passage indices (n), of norm 1 up to the rounding of the codes."""
         codes = self._gather("passage_codes", passages, of_passages=True)
         return dequantise(codes, self._gather("passage_scales", passages, of_passages=True))
 
@@ -193,7 +193,7 @@ class Snapshot:
     def sparse_scores(
         self, rows: NDArray[np.int64], query: SparseQuery
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The sparse inner products of rows (n) with a query, start and end side, both float32 (n).
+        """Return the sparse inner products of rows (n) with a query, start and end side, both float32 (n).
 
         Raises:
             UsageError: The stored rows are of another sparse encoder, or there are none.
@@ -232,7 +232,7 @@ class Snapshot:
         nprobe_factor: float = 1.0,
         exact: bool = False,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The scores float32 (m, k), falling, and rows int64 (m, k) of the best tokens of live documents.
+        """Search the best tokens of live documents: scores float32 (m, k), falling, and rows int64 (m, k).
 
         Scores are inner products with the stored vectors; equal scores go to the lower row; score −inf and row −1
         fill up where there are fewer than k.
@@ -255,18 +255,18 @@ class Snapshot:
         nprobe_factor: float = 1.0,
         exact: bool = False,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The scores float32 (m, k), falling, and passage indices int64 (m, k) of the best live passages.
+        """Search the best live passages: scores float32 (m, k), falling, and passage indices int64 (m, k).
 
         Arguments and order as in `search_tokens`; queries are compared with the passage vectors.
         """
         return self._search("passages", queries, k, nprobe, nprobe_factor, exact)
 
     def lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
-        """The BM25 scores float32 (n_passages) of a text or of weighted terms; 0 for dead passages."""
+        """Return the BM25 scores float32 (n_passages) of a text or of weighted terms; 0 for dead passages."""
         return self._live.silence(self._lexical.scores(query))
 
     def document_lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
-        """The BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
+        """Return the BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
         scores = self._lexical.document_scores(query, self._document_numbers)
         if not len(scores):
             return np.zeros(self.n_passages, dtype=np.float32)
@@ -309,11 +309,11 @@ class Snapshot:
         return [loaded.token_ann if kind == "tokens" else loaded.passage_ann for loaded in self.segments]
 
     def _starts(self, kind: AnnKind) -> NDArray[np.int64]:
-        """Where the numbers of each segment's rows, or passages, start."""
+        """Return where the numbers of each segment's rows, or passages, start."""
         return self._row_starts if kind == "tokens" else self._passage_starts
 
     def _has_few(self, kind: AnnKind) -> bool:
-        """Whether a filter leaves so few rows that looking at each is faster than an index, and sure to find k."""
+        """Return whether a filter leaves so few rows that looking at each is faster, and sure to find k."""
         return self._scan_few and self._live.count(kind) <= _SCANNED_ROWS
 
     @cached_property
@@ -321,7 +321,7 @@ class Snapshot:
         return LexicalView([loaded.segment.arrays.postings for loaded in self.segments], self._bm25)
 
     def _block(self, kind: AnnKind) -> tuple[frozenset[int], CodeBlock | None]:
-        """The segments that are searched in one scan of their live rows, and these rows, copied at the first search.
+        """Return the segments that are searched in one scan of their live rows, and these, copied at the first search.
 
         They are the small segments, unless these are too many together, and all when few rows are live.
         """
@@ -343,7 +343,7 @@ class Snapshot:
     # --- gathering --------------------------------------------------------------------------------------------
 
     def _gather(self, name: str, numbers: NDArray[np.int64], *, of_passages: bool = False) -> NDArray[Any]:
-        """The entries of one array of the segments for rows or passages of the snapshot, in the order asked."""
+        """Return the entries of one array of the segments for rows or passages of the snapshot, in the order asked."""
         starts = self._passage_starts if of_passages else self._row_starts
         self._check(numbers, int(starts[-1]), "passage" if of_passages else "row")
         arrays: list[NDArray[Any]] = [getattr(loaded.segment.arrays, name) for loaded in self.segments]
@@ -372,7 +372,7 @@ class Snapshot:
         width: int,
         compute: Callable[[TokenAnn, NDArray[np.int64]], NDArray[np.float32]],
     ) -> NDArray[np.float32]:
-        """What `compute` gives for rows of each segment, float32 (n, width), in the order asked."""
+        """Return what `compute` gives for rows of each segment, float32 (n, width), in the order asked."""
         self._check(rows, self.n_rows, "row")
         if len(self.segments) == 1:
             return compute(self.segments[0].token_ann, rows)

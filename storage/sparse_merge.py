@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 def merged_sparse(
     parts: Sequence[SparseArrays], keep: Sequence[Mask], first_rows: Sequence[NDArray[np.int64]]
 ) -> tuple[SparseLengths, dict[str, ArraySource]]:
-    """The lengths and the arrays, by their names in a file, of the kept passages of several segments.
+    """Return the lengths and the arrays, by their names in a file, of the kept passages of several segments.
 
     Args:
         parts: The segments' sparse rows, all of one sparse encoder.
@@ -55,7 +55,7 @@ def merged_sparse(
 def thinned_sparse(
     sparse: SparseArrays, keep: Mask, first_rows: NDArray[np.int64]
 ) -> tuple[SparseLengths, dict[str, ArraySource]]:
-    """The lengths and the arrays of a segment of which only some rows stay, bool (n); dictionaries stay whole.
+    """Return the lengths and the arrays of a segment of which only some rows stay, bool (n); dictionaries stay whole.
 
     Args:
         sparse: The segment's sparse rows.
@@ -89,7 +89,7 @@ def _joined_starts(starts: Sequence[NDArray[np.int64]], keep: Sequence[Mask]) ->
 def _kept(
     arrays: Sequence[NDArray[Any]], starts: Sequence[NDArray[np.int64]], keep: Sequence[Mask]
 ) -> Iterator[NDArray[Any]]:
-    """The parts of an array that belong to kept passages, in order, each of bounded size."""
+    """Yield the parts of an array that belong to kept passages, in order, each of bounded size."""
     for array, bounds, mask in zip(arrays, starts, keep, strict=True):
         edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
         for first, stop in zip(bounds[edges[::2]].tolist(), bounds[edges[1::2]].tolist(), strict=True):
@@ -98,7 +98,7 @@ def _kept(
 
 
 def _entries_of_rows(array: NDArray[Any], counts: NDArray[np.uint8], keep: Mask) -> Iterator[NDArray[Any]]:
-    """The entries of the rows that stay, some rows at a time."""
+    """Yield the entries of the rows that stay, some rows at a time."""
     rows_at_once = _CHUNK // 64
     begin = 0
     for first in range(0, len(counts), rows_at_once):

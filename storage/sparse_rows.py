@@ -49,7 +49,7 @@ class SparseSide:
     weights: NDArray[np.float32]
 
     def rows(self, keep: NDArray[np.bool_]) -> SparseSide:
-        """The side with some of the tokens only; `keep` is bool (t)."""
+        """Return the side with some of the tokens only; `keep` is bool (t)."""
         entries = np.repeat(keep, self.counts)
         return SparseSide(self.counts[keep], self.columns[entries], self.weights[entries])
 
@@ -92,7 +92,7 @@ class SparsePassage:
         return len(self.start.counts)
 
     def rows(self, keep: NDArray[np.bool_]) -> SparsePassage:
-        """The passage with some of the tokens only, and the n-grams that these use; `keep` is bool (t)."""
+        """Return the passage with some of the tokens only, and the n-grams that these use; `keep` is bool (t)."""
         start, end = self.start.rows(keep), self.end.rows(keep)
         used = np.zeros(len(self.grams), dtype=np.bool_)
         used[start.columns] = used[end.columns] = True
@@ -153,12 +153,12 @@ class SparseArrays:
         return sum(array.nbytes for array in self.named().values())
 
     def named(self) -> dict[str, NDArray[Any]]:
-        """The arrays under the names they have in a file."""
+        """Return the arrays under the names they have in a file."""
         return {name: getattr(self, name.removeprefix("sparse_")) for name in SPARSE_NAMES}
 
     @classmethod
     def from_named(cls, arrays: Mapping[str, NDArray[Any]], model: str) -> SparseArrays:
-        """What `named` gave."""
+        """Return what `named` gave."""
         return cls(**{name.removeprefix("sparse_"): arrays[name] for name in SPARSE_NAMES}, model=model)
 
     def check(self, token_counts: NDArray[np.uint32]) -> None:
@@ -208,7 +208,7 @@ def sparse_specs(lengths: SparseLengths, *, n_rows: int, n_passages: int) -> lis
 
 
 def sparse_arrays(passages: Sequence[SparsePassage]) -> SparseArrays:
-    """The arrays of these passages, of which there is at least one, in order; weights become bytes.
+    """Return the arrays of these passages, of which there is at least one, in order; weights become bytes.
 
     Raises:
         UsageError: The passages are of several sparse encoders.
@@ -245,7 +245,7 @@ _ENTRY_NAMES = ("counts", "columns", "weights")
 
 
 def _coded(weights: NDArray[np.float32]) -> tuple[NDArray[np.uint8], np.float16]:
-    """The weights as bytes and their scale: the largest is 255, what is below half a step is 0."""
+    """Return the weights as bytes and their scale: the largest is 255, what is below half a step is 0."""
     largest = float(weights.max(initial=0.0))
     scale = np.float16(min(largest / _MAX_CODE, 60_000.0))
     if float(scale) * _MAX_CODE < largest:

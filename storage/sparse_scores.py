@@ -46,7 +46,7 @@ class SparseQuery:
 def sparse_scores(
     sparse: SparseArrays, query: SparseQuery, rows: Int64, *, passages: Int64, first_rows: Int64, token_counts: Int64
 ) -> tuple[Float32, Float32]:
-    """The start and end scores of rows of a segment, both float32 (r,).
+    """Return the start and end scores of rows of a segment, both float32 (r,).
 
     Args:
         sparse: The segment's sparse rows.
@@ -96,6 +96,6 @@ def sparse_scores(
 
 
 def _side_by_side(array: NDArray[Any], starts: Int64, passages: Int64) -> NDArray[Any]:
-    """The parts of an array that belong to these passages, one after the other."""
+    """Return the parts of an array that belong to these passages, one after the other."""
     parts = zip(starts[passages].tolist(), starts[passages + 1].tolist(), strict=True)
     return np.concatenate([array[start:stop] for start, stop in parts])

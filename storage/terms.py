@@ -46,14 +46,14 @@ _stemmers = threading.local()  # a stemmer object is not safe in two threads at 
 
 
 def terms_of(text: str) -> list[str]:
-    """The text's terms in order, with repetitions; a text of stop words only keeps them ("The Who")."""
+    """Return the text's terms in order, with repetitions; a text of stop words only keeps them ("The Who")."""
     words = _words_of(text)
     kept = [word for word in words if word not in _STOP_WORDS]
     return [_stem(word) for word in kept or words]
 
 
 def title_terms(title: str) -> list[str]:
-    """The terms under which a title is indexed as a title: one for each distinct word, and its names as wholes.
+    """Return the terms under which a title is indexed as a title: one for each distinct word, and its names as wholes.
 
     The names are the whole title and the title without a trailing qualifier: "Mercury (element)" and
     "Lincoln, Nebraska" are also "mercury" and "lincoln". They are no words of the text: other queries never meet them.
@@ -64,22 +64,22 @@ def title_terms(title: str) -> list[str]:
 
 
 def names_of_title(title: str) -> list[str]:
-    """The whole title and, where it has a qualifier at its end, the title without it."""
+    """Return the whole title and, where it has a qualifier at its end, the title without it."""
     return list(dict.fromkeys((title, _QUALIFIER.sub("", title))))
 
 
 def title_word_terms(text: str) -> list[str]:
-    """The terms that find titles with words of the text, one for each distinct word."""
+    """Return the terms that find titles with words of the text, one for each distinct word."""
     return [_TITLE_WORD + term for term in dict.fromkeys(terms_of(text))]
 
 
 def name_term(name: str) -> str:
-    """The term that finds titles which are this name as a whole; case, accents and punctuation do not count."""
+    """Return the term that finds titles which are this name as a whole; case, accents and punctuation do not count."""
     return _TITLE_NAME + " ".join(_words_of(name))
 
 
 def spotted_name_terms(text: str) -> list[str]:
-    """The terms that find titles which stand in a text as a whole: one for each run of up to five of its words.
+    """Return the terms that find titles which stand in a text as a whole: one for each run of up to five of its words.
 
     Runs of stop words alone are left out ("It", "Her"): as titles they are rare, as words they are everywhere.
     """
@@ -95,13 +95,13 @@ def spotted_name_terms(text: str) -> list[str]:
 
 
 def is_title_term(term: str) -> bool:
-    """Whether a term is about titles: those count fully or not at all, whatever the passage's length."""
+    """Return whether a term is about titles: those count fully or not at all, whatever the passage's length."""
     return term.startswith((_TITLE_WORD, _TITLE_NAME))
 
 
 @lru_cache(maxsize=200_000)
 def term_hash(term: str) -> int:
-    """The term's 64-bit hash (blake2b), under which it is stored."""
+    """Return the term's 64-bit hash (blake2b), under which it is stored."""
     return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 

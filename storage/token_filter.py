@@ -36,7 +36,7 @@ class LogitCounts:
         return int(self.counts.sum())
 
     def threshold_for(self, n_tokens: float) -> float:
-        """The threshold that as nearly as possible `n_tokens` tokens reach; −inf where there are no more than that."""
+        """Return the threshold that as nearly as possible `n_tokens` tokens reach; −inf where there are no more."""
         values = np.arange(_PATTERNS, dtype=np.uint16).view(np.float16)
         used = np.flatnonzero(self.counts)
         used = used[np.argsort(-values[used].astype(np.float32), kind="stable")]
@@ -47,7 +47,7 @@ class LogitCounts:
 
 
 def kept_rows(segment: Segment, threshold: float) -> NDArray[np.bool_]:
-    """Which rows stay, bool (n_rows): those that reach the threshold, and the first best row of any other passage."""
+    """Return which rows stay, bool (n_rows): those that reach the threshold, and the best row of any other passage."""
     arrays = segment.arrays
     best = _best_logits(segment).astype(np.float32)
     keep: NDArray[np.bool_] = best >= threshold
@@ -66,7 +66,7 @@ def kept_rows(segment: Segment, threshold: float) -> NDArray[np.bool_]:
 
 
 def _best_logits(segment: Segment) -> NDArray[np.float16]:
-    """The larger logit of each row, float16 (n)."""
+    """Return the larger logit of each row, float16 (n)."""
     logits = segment.arrays.filter_logits.astype(np.float32)
     # + 0 makes one of the two zeros, which are equal but have different patterns.
     best: NDArray[np.float16] = (logits.max(axis=1, initial=-np.inf) + np.float32(0)).astype(np.float16)

@@ -65,7 +65,7 @@ class TunedFiles:
 
 
 def check_name(name: str) -> str:
-    """The name itself; InvalidOptionError when no encoder may be called so."""
+    """Return the name itself; raise InvalidOptionError when no encoder may be called so."""
     if not _NAME.fullmatch(name):
         raise InvalidOptionError(
             f"the encoder's name is {name!r}, wanted 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or "
@@ -75,7 +75,7 @@ def check_name(name: str) -> str:
 
 
 def tuned_identity(directory: Path, name: str) -> Identity:
-    """Number, size and time of the encoder's record: cheap to ask, another one after every change.
+    """Return number, size and time of the encoder's record: cheap to ask, another one after every change.
 
     Raises:
         UnknownEncoderError: The knowledge base in `directory` has no encoder of the name.
@@ -88,7 +88,7 @@ def tuned_identity(directory: Path, name: str) -> Identity:
 
 
 def write_tuned(directory: Path, name: str, facts: Mapping[str, Any], weights: bytes) -> TunedFiles:
-    """The encoder as stored: durable on return, instead of the one of the same name if there was one.
+    """Store the encoder durably, instead of the one of the same name if there was one, and return it.
 
     Raises:
         StorageFullError: No space; what was there before is untouched.
@@ -119,7 +119,7 @@ def write_tuned(directory: Path, name: str, facts: Mapping[str, Any], weights: b
 
 
 def read_tuned(directory: Path, name: str) -> TunedFiles:
-    """The stored encoder, its record checked and its weights not yet: see `tuned_weights`.
+    """Read the stored encoder, its record checked and its weights not yet: see `tuned_weights`.
 
     Raises:
         UnknownEncoderError: There is none of the name.
@@ -153,7 +153,7 @@ def read_tuned(directory: Path, name: str) -> TunedFiles:
 
 
 def tuned_weights(directory: Path, name: str) -> tuple[TunedFiles, bytes]:
-    """The stored encoder and its weights, checked; replaced meanwhile, it is the new one."""
+    """Return the stored encoder and its weights, checked; replaced meanwhile, it is the new one."""
     for attempt in range(_READS):
         files = read_tuned(directory, name)
         try:
@@ -175,7 +175,7 @@ def tuned_weights(directory: Path, name: str) -> tuple[TunedFiles, bytes]:
 
 
 def list_tuned(directory: Path) -> list[str]:
-    """The names of all stored encoders, sorted."""
+    """Return the names of all stored encoders, sorted."""
     return sorted(path.parent.name for path in _folder(directory).glob(f"*/{RECORD_FILE}"))
 
 
@@ -221,7 +221,7 @@ def _folder(directory: Path) -> Path:
 
 
 def _leftovers(folder: Path, kept: str) -> list[Path]:
-    """The weights and temporary files in an encoder's folder that its record does not name."""
+    """Return the weights and temporary files in an encoder's folder that its record does not name."""
     return [path for path in sorted(folder.glob("*")) if path.suffix in (".safetensors", ".tmp") and path.name != kept]
 
 
@@ -238,7 +238,7 @@ def _unknown(directory: Path, name: str) -> UnknownEncoderError:
 
 @contextlib.contextmanager
 def _changing(folder: Path) -> Iterator[None]:
-    """One change of the stored encoders at a time, over all processes."""
+    """Let one change of the stored encoders run at a time, over all processes."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -75,7 +75,7 @@ def verify(
     sample: int = 200,
     min_cosine: float = 0.99,
 ) -> VerifyReport:
-    """What is wrong with the knowledge base, down to single bytes. Readers and a writer may go on meanwhile.
+    """Find what is wrong with the knowledge base, down to single bytes, while readers and a writer go on.
 
     Args:
         path: Its directory.

@@ -130,7 +130,7 @@ def check_rows(connection: Connection, facts: DatabaseFacts, findings: Findings)
 
 
 def _checked(connection: Connection, table: Table, findings: Findings) -> Iterator[Mapping[Any, Any]]:
-    """All rows of a table in key order; those that are not what was written are noted."""
+    """Yield all rows of a table in key order; those that are not what was written are noted."""
     key = next(iter(table.primary_key.columns))
     wrong = 0
     rows = connection.execution_options(yield_per=_STREAM_ROWS).execute(select(table).order_by(key)).mappings()
@@ -230,7 +230,7 @@ def check_full_text(connection: Connection, facts: DatabaseFacts, findings: Find
 
 
 def _first_different_word(connection: Connection) -> str | None:
-    """A word whose places in the full-text index are not those in the stored text; None when there is none."""
+    """Return a word whose places in the full-text index are not those in the stored text; None when there is none."""
     sql = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = ?", (schema.FTS_TABLE,)).scalar()
     connection.exec_driver_sql("DROP TABLE IF EXISTS temp.words")
     connection.exec_driver_sql(

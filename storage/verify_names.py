@@ -77,14 +77,14 @@ def remake_names(connection: Connection, *, building: bool) -> None:
 
 
 def _misfiled(connection: Connection) -> Iterator[Mapping[Any, Any]]:
-    """The rows whose key is not the accent key of their alias: another version of Unicode may have made it."""
+    """Yield the rows whose key is not the accent key of their alias: another version of Unicode may have made it."""
     for row in _stream(connection, "SELECT * FROM aliases").mappings():
         if row["folded"] != accent_key(row["alias"]):
             yield row
 
 
 def _title_rows(connection: Connection) -> Iterator[tuple[int, str]]:
-    """Each live document with each name of its title that the lexical index does not fold."""
+    """Yield each live document with each name of its title that the lexical index does not fold."""
     statement = "SELECT document_id, title FROM documents WHERE dead_generation IS NULL ORDER BY document_id"
     for document_id, title in _stream(connection, statement):
         for name in sorted(hidden_names(title), key=str.encode):
@@ -102,7 +102,7 @@ def _stored_counts(connection: Connection) -> Iterator[Sequence[Any]]:
 
 
 def _first_difference(wanted: Iterable[Sequence[Any]], seen: Iterable[Sequence[Any]]) -> int | None:
-    """The document id at which two lists begin to differ, None when they do not."""
+    """Return the document id at which two lists begin to differ, None when they do not."""
     for left, right in itertools.zip_longest(wanted, seen):
         if left is None or right is None or tuple(left) != tuple(right):
             return int((left or right)[0])

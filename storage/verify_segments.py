@@ -155,7 +155,7 @@ def check_ann(segment: Segment, setup: AnnSetup, findings: Findings) -> None:
 
 
 def check_quantiser(settings: KBSettings, findings: Findings) -> AnnSetup:
-    """How segments are searched; a damaged quantiser is in `findings`."""
+    """Return how segments are searched; note a damaged quantiser in `findings`."""
     expected = settings.quantiser_file
     quantiser: Quantiser | None = None
     if expected is not None:
@@ -178,7 +178,7 @@ def check_reencoded(
     min_cosine: float,
     quantiser: Quantiser | None = None,
 ) -> int:
-    """The number of passages encoded again; vectors that are not what the text gives are in `findings`."""
+    """Encode passages again and return how many; note vectors that are not what the text gives in `findings`."""
     total = sum(row.file.n_passages for row in rows)
     # Spread over all segments, and the same ones each time.
     chosen = np.sort(np.random.default_rng(0).choice(total, size=min(sample, total), replace=False))
@@ -212,7 +212,7 @@ def check_reencoded(
 
 
 def load_stored(connection: Connection, passage_ids: Sequence[int]) -> list[StoredPassage]:
-    """The stored text and kept tokens of those of these passages that kb.sqlite has, in id order."""
+    """Return the stored text and kept tokens of those of these passages that kb.sqlite has, in id order."""
     stored: list[StoredPassage] = []
     for chunk in chunked(passage_ids):
         marks = ",".join("?" * len(chunk))
@@ -233,7 +233,7 @@ def load_stored(connection: Connection, passage_ids: Sequence[int]) -> list[Stor
 
 
 def _least_cosine(segment: Segment, index: int, new: NewPassage, quantiser: Quantiser | None) -> float:
-    """The least cosine between stored and new vectors of a passage, −1 where their numbers differ.
+    """Return the least cosine between stored and new vectors of a passage, −1 where their numbers differ.
 
     Quantised vectors are compared with the new ones after these, too, were coded and decoded.
     """

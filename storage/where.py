@@ -168,7 +168,7 @@ def _joined(kind: Literal["all", "any", "not"], parts: list[Node]) -> Node:
 
 
 def _explained(text: str, error: UnexpectedInput) -> str:
-    """What is wrong: the place, what stands there, what was wanted, and the usual slip if it is one."""
+    """Return what is wrong: the place, what stands there, what was wanted, and the usual slip if it is one."""
     expected: set[str] = set()
     if isinstance(error, UnexpectedToken):
         expected = set(error.accepts or error.expected)

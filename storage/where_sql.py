@@ -89,7 +89,7 @@ def _truth(connection: Connection, node: Node) -> _Truth:
 
 
 def _of_column(condition: Condition, column: Column[Any]) -> _Truth:
-    """The truth of a condition on `id`, `title` or `url`, which are texts."""
+    """Return the truth of a condition on `id`, `title` or `url`, which are texts."""
     if condition.operator == "null":
         return _Truth(column.is_(None), column.is_not(None))
     for value in condition.values:
@@ -140,7 +140,7 @@ def _type_of(value: Value) -> FieldType:
 
 
 def _resolved(connection: Connection, name: str) -> tuple[str, frozenset[FieldType]]:
-    """The name under which values are stored, with their types: `meta.title` is the field that the column hides."""
+    """Return the name under which values are stored, with their types: `meta.title` is the field behind the column."""
     for stored in (name, name.removeprefix("meta.")):
         types = field_types(connection, stored)
         if types:
@@ -193,5 +193,5 @@ def _shown(value: Value) -> str:
 
 
 def _dateish(text: str) -> bool:
-    """Whether a text is a date or the beginning of one: a year, or a year and a month."""
+    """Return whether a text is a date or the beginning of one: a year, or a year and a month."""
     return is_date(text) or _PART_OF_DATE.fullmatch(text) is not None

@@ -84,7 +84,7 @@ class KBWriter:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], settings: KBSettings) -> KBWriter:
-        """The writer of a new, empty knowledge base; its directory appears whole or not at all.
+        """Create an empty knowledge base and return its writer; its directory appears whole or not at all.
 
         Raises:
             KnowledgeBaseExistsError: The path exists and is not an empty directory.
@@ -98,7 +98,7 @@ class KBWriter:
     def open(
         cls, path: str | os.PathLike[str], *, lock_timeout_s: float = 10.0, background_merging: bool = True
     ) -> KBWriter:
-        """The writer of an existing knowledge base, after what a crash may have left was tidied up.
+        """Open an existing knowledge base for writing, after tidying up what a crash may have left.
 
         Raises:
             NotAKnowledgeBaseError: Nothing, or something else, is there.
@@ -166,7 +166,7 @@ class KBWriter:
         op_id: str | None = None,
         build_position: Mapping[str, JSON] | None = None,
     ) -> Commit:
-        """The commit that made the documents findable, all of them at once.
+        """Add documents and return the commit, which makes all of them findable at once.
 
         Args:
             documents: What to store; a document whose id is there already replaces the old one.
@@ -249,7 +249,7 @@ class KBWriter:
         return commit
 
     def _stored_with(self) -> Quantiser | None:
-        """The quantiser whose codes are stored in place of int8 vectors, None where these are stored."""
+        """Return the quantiser whose codes are stored in place of int8 vectors, None where these are stored."""
         if not self._settings.drops_vectors:
             return None
         quantiser = self._ann().quantiser
@@ -261,7 +261,7 @@ class KBWriter:
         return quantiser
 
     def delete(self, doc_ids: Iterable[str], *, op_id: str | None = None) -> Commit:
-        """The commit after which none of these documents is found; one transaction, no file is touched.
+        """Delete documents and return the commit; it is one transaction and touches no file.
 
         Raises:
             UnknownDocumentError: Some ids are not there; then nothing was deleted.
@@ -292,7 +292,7 @@ class KBWriter:
     def add_aliases(
         self, aliases: Iterable[tuple[str, NewAlias]], *, replace: bool = False, op_id: str | None = None
     ) -> AliasChange:
-        """What the commit did that added other names of documents: all of them, or none when one is refused.
+        """Add other names of documents and return what that did: all are added, or none when one is refused.
 
         Args:
             aliases: Pairs of a document's id and an alias; read while the transaction is open, in bounded memory.
@@ -313,7 +313,7 @@ class KBWriter:
         source: AliasSource | None = None,
         op_id: str | None = None,
     ) -> AliasChange:
-        """What the commit did that deleted other names of a document.
+        """Delete other names of a document and return what that did.
 
         An alias counted from links takes these links with it, so that it does not come back with the next count.
 
@@ -330,7 +330,7 @@ class KBWriter:
         return delete_aliases(self._session, doc_id, aliases, source=source, op_id=op_id)
 
     def count_links(self) -> LinkCounts:
-        """What was counted when the aliases from links were made anew from all links, in one transaction.
+        """Make the aliases from links anew from all links, in one transaction, and return what was counted.
 
         A build calls it once at its end; every later change of documents keeps the counts right by itself.
         """
@@ -339,7 +339,7 @@ class KBWriter:
     # -- merging
 
     def merge_small(self) -> bool:
-        """Whether a full tier of adjacent small segments was merged; call until False to merge all that is due."""
+        """Merge a full tier of adjacent small segments; call it until it returns False to merge all that is due."""
         with self._merge_lock:
             with self._session.reading() as connection:
                 rows = live_segments(connection)
@@ -350,7 +350,7 @@ class KBWriter:
             return merge_and_commit(self._session, members, ann=self._ann())
 
     def merge_all(self, *, max_rows: int = MAX_ROWS) -> int:
-        """The number of merges made: afterwards adjacent segments are as large as `max_rows` stored tokens allow."""
+        """Merge until adjacent segments are as large as `max_rows` stored tokens allow; return the number of merges."""
         if max_rows < 1:
             raise InvalidOptionError(f"max_rows is {max_rows}; wanted at least 1")
         n_merges = 0
@@ -364,7 +364,7 @@ class KBWriter:
         return n_merges
 
     def compact(self, *, purge: bool = False, max_rows: int = MAX_ROWS) -> int:
-        """The number of dead documents forgotten: vectors and texts of deleted and replaced documents are dropped.
+        """Drop vectors and texts of deleted and replaced documents; return the number of documents forgotten.
 
         With `purge`, free pages are overwritten and the database is written anew, so that no file of the knowledge
         base holds their bytes any more. Copies that you or a migration made are not touched.
@@ -410,7 +410,7 @@ class KBWriter:
         source: Path | None = None,
         stage: Stage = lambda _what, _done, _total: None,
     ) -> Reindexed:
-        """What was done to keep fewer tokens, to index them in another way or to drop their int8 vectors: one commit.
+        """Keep fewer tokens, index them in another way or drop their int8 vectors, in one commit; return what was done.
 
         Token ids stay. Readers go on with what was there until the commit; other writes wait for it.
 
@@ -431,12 +431,12 @@ class KBWriter:
         return done
 
     def stored_rows(self) -> int:
-        """The number of stored token vectors, those of dead documents included."""
+        """Return the number of stored token vectors, those of dead documents included."""
         with self._session.reading() as connection:
             return sum(row.file.n_rows for row in live_segments(connection))
 
     def _ann(self) -> AnnSetup:
-        """How segments are searched, with the quantiser read once."""
+        """Return how segments are searched, with the quantiser read once."""
         settings = self._settings
         wanted = (dict(settings.ann), dict(settings.quantiser))
         if self._setup is None or self._setup[0] != wanted:
@@ -462,7 +462,7 @@ class KBWriter:
             self._settings = settings
 
     def get_setting(self, key: str) -> JSON:
-        """The value of a setting, None when there is none."""
+        """Return the value of a setting, None when there is none."""
         with self._session.reading() as connection:
             return read_setting(connection, key)
 
@@ -488,7 +488,7 @@ def _kind_of(ann: JSON) -> JSON:
 
 
 def _some(names: Iterable[str], *, limit: int = 5) -> str:
-    """The first names, quoted, and how many more there are."""
+    """Return the first names, quoted, and how many more there are."""
     listed = list(names)
     shown = ", ".join(repr(name) for name in listed[:limit])
     return shown if len(listed) <= limit else f"{shown} and {len(listed) - limit:,} more"

@@ -74,6 +74,21 @@ def test_docstrings_say_what_is_done_not_what_comes_back():
     assert [str(path) for path in files if banned.search(path.read_text(encoding="utf-8"))] == []
 
 
+def test_docstrings_of_functions_are_in_the_imperative():
+    """They begin with a verb, such as "Return the …"; those of properties may be nouns."""
+    noun = re.compile(r"(The|A|An|All|Each|Every|Whether|How|What|Which|Where|These|Those) ")
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and noun.match(ast.get_docstring(node) or "")
+        and not any("property" in ast.unparse(each) for each in node.decorator_list)
+    ]
+
+    assert found == []
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["query", "--help"], ["--version"]])
 def test_help_imports_no_torch(arguments):
     """The command answers at once: heavy libraries are imported only where they are used."""

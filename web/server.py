@@ -95,7 +95,7 @@ def check_keys(kb: Path, settings: ServiceSettings) -> None:
 
 @contextlib.contextmanager
 def listening_socket(settings: ServiceSettings) -> Any:
-    """A socket bound to the settings' address; what takes it over detaches it.
+    """Give a socket bound to the settings' address; what takes it over detaches it.
 
     Raises:
         InvalidOptionError: the address cannot be bound.

@@ -43,13 +43,13 @@ DATASETS: tuple[Dataset, ...] = (
 
 
 def submission_name(inputs: str | Path) -> str:
-    """The file name a submission for `inputs` must have: the basename of the input file, without `.gz`."""
+    """Return the file name a submission for `inputs` must have: the basename of the input file, without `.gz`."""
     name = Path(inputs).name
     return name[: -len(".gz")] if name.endswith(".gz") else name
 
 
 def dataset_of(file: str | Path) -> Dataset | None:
-    """The data set that a file belongs to by its conventional name, or None.
+    """Return the data set that a file belongs to by its conventional name, or None.
 
     `trex-test_without_answers-kilt.jsonl` and `trex-dev-kilt.jsonl.gz` are both T-REx; `my-questions.jsonl` is none.
     """

@@ -23,7 +23,7 @@ NO_ANSWER = AnswerScores(accuracy=0, em=0, f1=0.0, rougel=0.0)
 
 
 def answer_scores(guess: str, answers: Collection[str]) -> AnswerScores:
-    """Scores of a stripped guess against stripped gold answers; all zero for an empty guess.
+    """Return scores of a stripped guess against stripped gold answers; all zero for an empty guess.
 
     Raises:
         ValueError: a guess that is not empty meets no gold answer (the official evaluator stops there too).

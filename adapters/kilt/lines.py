@@ -33,7 +33,7 @@ class Line:
 
 @contextlib.contextmanager
 def open_text(path: str | Path) -> Iterator[TextIO]:
-    """A text stream over a UTF-8 file, gzipped or not, told by its first bytes; `-` is standard input.
+    """Give a text stream over a UTF-8 file, gzipped or not, told by its first bytes; `-` is standard input.
 
     Newlines are universal (`\\n`, `\\r\\n`, `\\r`) and nothing else ends a line: a raw U+2028 inside a string is
     legal JSON. Bytes that are not UTF-8 come out as lone surrogates (`surrogateescape`), so the caller can name
@@ -68,7 +68,7 @@ def open_text(path: str | Path) -> Iterator[TextIO]:
 
 
 def read_text_lines(path: str | Path) -> Iterator[tuple[int, str, RecordError | None]]:
-    """Number, text (without its newline) and error of each line; an error that ends the file comes last."""
+    """Yield number, text (without its newline) and error of each line; an error that ends the file comes last."""
     file = str(path)
     with open_text(path) as stream:
         number = 0
@@ -89,7 +89,7 @@ def read_text_lines(path: str | Path) -> Iterator[tuple[int, str, RecordError | 
 
 
 def read_lines(path: str | Path) -> Iterator[Line]:
-    """Every line of a JSONL file in order, the bad ones with their error instead of a value."""
+    """Yield every line of a JSONL file in order, the bad ones with their error instead of a value."""
     file = str(path)
     constants: list[float] = []
 
@@ -196,7 +196,7 @@ def _read_error(file: str, number: int, error: OSError) -> RecordError:
 
 
 def json_type(value: object) -> str:
-    """The JSON name of a value's type with its article, for messages: `a string`, `null`, `an array`."""
+    """Return the JSON name of a value's type with its article, for messages: `a string`, `null`, `an array`."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -42,7 +42,7 @@ class Finding:
         return f"{place}: {self.severity}:{who} {self.seen}; {self.remedy}"
 
     def to_json(self) -> dict[str, JSON]:
-        """The finding as one flat JSON object."""
+        """Return the finding as one flat JSON object."""
         return {
             "severity": self.severity,
             "problem": self.problem,
@@ -64,7 +64,7 @@ class LintReport:
     findings: tuple[Finding, ...]
 
     def counts(self) -> dict[Severity, int]:
-        """Number of findings of each severity, the worst first."""
+        """Return number of findings of each severity, the worst first."""
         counts = Counter(finding.severity for finding in self.findings)
         return {severity: counts[severity] for severity in SEVERITIES}
 

@@ -142,7 +142,7 @@ def run_pipeline(
     task = task or task_of_file(gold)
     if task not in PHRASE_TASKS:
         raise InvalidOptionError(
-            f"{gold.name} is {task}, whose answers a reader does not find in passages; give {' or '.join(PHRASE_TASKS)} "
+            f"{gold.name} is {task}, whose answers no reader finds in passages; give {' or '.join(PHRASE_TASKS)} "
             "files (kbengine score --retrieval compares pages of the others)"
         )
     records = list(read_gold(gold))[: options.limit]

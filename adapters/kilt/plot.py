@@ -17,7 +17,7 @@ FORMATS = (".png", ".svg")
 
 
 def recall_at_k(measures: Mapping[str, float]) -> dict[int, float]:
-    """The points of the plot: every `recall@k` among the measures, by rising k."""
+    """Return the points of the plot: every `recall@k` among the measures, by rising k."""
     points = {
         int(name.removeprefix("recall@")): value for name, value in measures.items() if name.startswith("recall@")
     }

@@ -21,14 +21,14 @@ class Provenance:
     fields: Mapping[str, JSON]
 
     def key(self, rank_keys: Sequence[str]) -> str | None:
-        """The values of all rank keys joined by `+`, or None when one is missing."""
+        """Return the values of all rank keys joined by `+`, or None when one is missing."""
         for name in rank_keys:
             if name not in self.fields:
                 return None
         return self.partial_key(rank_keys)
 
     def partial_key(self, rank_keys: Sequence[str]) -> str:
-        """The values of those rank keys that exist, joined by `+`; compared as text, so 1 equals `"1"`."""
+        """Return the values of those rank keys that exist, joined by `+`; compared as text, so 1 equals `"1"`."""
         return "+".join([str(self.fields[name]).strip() for name in rank_keys if name in self.fields])
 
 
@@ -55,17 +55,17 @@ class TaskRecord:
     meta: Mapping[str, JSON] = field(default_factory=dict)
 
     def answers(self) -> frozenset[str]:
-        """The distinct gold answers, stripped, blank ones left out."""
+        """Return the distinct gold answers, stripped, blank ones left out."""
         texts = (output.answer for output in self.outputs)
         return frozenset(text.strip() for text in texts if isinstance(text, str) and text.strip())
 
     def titles(self) -> frozenset[str]:
-        """The distinct gold page titles, stripped, blank ones left out."""
+        """Return the distinct gold page titles, stripped, blank ones left out."""
         titles = (entry.fields.get("title") for output in self.outputs for entry in output.provenance)
         return frozenset(title.strip() for title in titles if isinstance(title, str) and title.strip())
 
     def error(self, seen: str, *, problem: str, remedy: str) -> RecordError:
-        """An error about this record, with its file, line and id filled in."""
+        """Return an error about this record, with its file, line and id filled in."""
         return RecordError(seen, file=self.file, line=self.line, problem=problem, remedy=remedy, record_id=self.id)
 
 
@@ -90,7 +90,7 @@ def read_guess(path: str | Path, *, refuse: Callable[[RecordError], None] | None
 
 
 def read_ids(path: str | Path) -> dict[str, int]:
-    """The id of every record of a file, in order, with its line; nothing but `id` is looked at."""
+    """Return the id of every record of a file, in order, with its line; nothing but `id` is looked at."""
     return {record.id: record.line for record in _read(path, lambda fields: fields.record("", ()), None)}
 
 

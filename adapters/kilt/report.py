@@ -13,7 +13,7 @@ _EXAMPLES = 3
 
 
 def scores_text(scores: Scores, *, metric: Metric = "accuracy") -> str:
-    """A table of all scores in percent and the count of records by the gate they failed."""
+    """Return a table of all scores in percent and the count of records by the gate they failed."""
     lines = [f"{scores.n_records} records" + _ignored(scores.n_ignored)]
     for heading, group in (("downstream", scores.downstream), ("KILT", scores.kilt), ("pages", scores.retrieval)):
         lines.append(_row(heading, group))
@@ -27,14 +27,14 @@ def scores_text(scores: Scores, *, metric: Metric = "accuracy") -> str:
 
 
 def ranking_text(scores: RankingScores) -> str:
-    """A table of the retrieval scores in percent."""
+    """Return a table of the retrieval scores in percent."""
     lines = [f"{scores.n_records} records" + _ignored(scores.n_ignored)]
     lines.extend(_ranking_rows(scores.measures, scores.ks, scores.rank_keys))
     return "\n".join(lines)
 
 
 def record_lines(scores: Scores, *, metric: Metric = "accuracy", failed_only: bool = False) -> Iterator[str]:
-    """The per-record report as JSON lines; `failed_gate` is `passed`, `answer`, `Rprec` or `both`."""
+    """Yield the per-record report as JSON lines; `failed_gate` is `passed`, `answer`, `Rprec` or `both`."""
     for record in scores.records:
         if not failed_only or record.gate(metric) != "passed":
             yield json.dumps(record.to_json(scores.ks, metric))

@@ -47,7 +47,7 @@ class RetrievalScores:
         return int(self._completed(k) > 0)
 
     def measures(self, ks: Sequence[int]) -> dict[str, float]:
-        """Every official measure by its official name, in the official order; recall and success for k > 1 only."""
+        """Return every official measure by its official name, in its order; recall and success for k > 1 only."""
         values: dict[str, float] = {"Rprec": self.rprec, "entity_in_input": self.entity_in_input}
         for k in ks:
             values[f"precision@{k}"] = self.precision(k)
@@ -96,7 +96,7 @@ def evidence_ids(output: Output, rank_keys: Sequence[str]) -> list[str]:
 
 
 def r_precision(ids: Sequence[str], gold_outputs: Sequence[Output], rank_keys: Sequence[str]) -> float:
-    """The best, over gold output elements, of the share of its R ids among the first R guessed ids."""
+    """Return the best, over gold output elements, of the share of its R ids among the first R guessed ids."""
     best = 0.0
     for output in gold_outputs:
         gold_ids = set(evidence_ids(output, rank_keys))
@@ -107,7 +107,7 @@ def r_precision(ids: Sequence[str], gold_outputs: Sequence[Output], rank_keys: S
 
 
 def _rank(ids: Sequence[str], gold_outputs: Sequence[Output], rank_keys: Sequence[str]) -> tuple[tuple[int, ...], int]:
-    """Positions of completed evidence sets in the rank, and the number of distinct evidence sets.
+    """Return positions of completed evidence sets in the rank, and the number of distinct evidence sets.
 
     Each set holds one place, that of its last id seen; a place that was given up closes, so later ones move up.
     """
@@ -178,7 +178,7 @@ def _within(position: int | None, k: int) -> int:
 
 
 def mean_measures(scores: Sequence[RetrievalScores], ks: Sequence[int]) -> Mapping[str, float]:
-    """Each measure summed in order and divided once by the number of records, as the official code does."""
+    """Return each measure summed in order and divided once by the number of records, as the official code does."""
     sums = dict.fromkeys(_EMPTY.measures(ks), 0.0)
     for score in scores:
         for name, value in score.measures(ks).items():

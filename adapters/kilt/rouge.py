@@ -38,7 +38,7 @@ def _sentences(text: str) -> list[list[str]]:
 
 
 def _common_words(x: Sequence[str], y: Sequence[str]) -> set[str]:
-    """The distinct words of the longest common subsequence that the package's backtrack finds.
+    """Return the distinct words of the longest common subsequence that the package's backtrack finds.
 
     Row i of the length table T is kept as the bits of one integer (Hyyrö 2004): bit j - 1 is clear exactly where
     T[i][j] = T[i][j-1] + 1. At a mismatch, T[i-1][j] > T[i][j-1] holds exactly when that bit is clear, which is all

@@ -46,7 +46,7 @@ class RecordScores:
     ranking: RetrievalScores
 
     def gate(self, metric: Metric = "accuracy") -> Gate:
-        """Which gate of the KILT score failed: the answer (`metric` is 0), page R-precision (below 1), or both."""
+        """Return which gate of the KILT score failed: the answer (`metric` is 0), R-precision (below 1), or both."""
         answer_passed = getattr(self.answers, metric) > 0
         pages_passed = self.pages.rprec == 1
         if answer_passed and pages_passed:
@@ -56,7 +56,7 @@ class RecordScores:
         return "answer" if pages_passed else "both"
 
     def to_json(self, ks: Sequence[int], metric: Metric = "accuracy") -> dict[str, JSON]:
-        """One flat line of the per-record report."""
+        """Return one flat line of the per-record report."""
         scores: dict[str, JSON] = {field.name: getattr(self.answers, field.name) for field in fields(self.answers)}
         return {
             "id": self.id,
@@ -89,17 +89,17 @@ class Scores:
     records: tuple[RecordScores, ...]
 
     def official(self) -> dict[str, dict[str, float]]:
-        """The dictionary that the official downstream evaluator returns."""
+        """Return the dictionary that the official downstream evaluator returns."""
         return {"kilt": dict(self.kilt), "downstream": dict(self.downstream), "retrieval": dict(self.retrieval)}
 
     def gates(self, metric: Metric = "accuracy") -> dict[Gate, int]:
-        """How many records passed, and how many failed at the answer, at R-precision, or at both."""
+        """Return how many records passed, and how many failed at the answer, at R-precision, or at both."""
         counts = Counter(record.gate(metric) for record in self.records)
         order: tuple[Gate, ...] = ("passed", "answer", "Rprec", "both")
         return {gate: counts[gate] for gate in order}
 
     def to_json(self, metric: Metric = "accuracy") -> dict[str, JSON]:
-        """All scores as one JSON object, without the per-record part."""
+        """Return all scores as one JSON object, without the per-record part."""
         return {
             "records": self.n_records,
             "ignored": self.n_ignored,
@@ -122,7 +122,7 @@ class RankingScores:
     records: tuple[tuple[str, RetrievalScores], ...]
 
     def to_json(self) -> dict[str, JSON]:
-        """All measures as one JSON object, without the per-record part."""
+        """Return all measures as one JSON object, without the per-record part."""
         return {
             "records": self.n_records,
             "ignored": self.n_ignored,

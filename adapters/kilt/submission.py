@@ -31,13 +31,13 @@ class Prediction:
     provenance: tuple[PageProvenance, ...]
 
     def to_json(self) -> dict[str, JSON]:
-        """The record as the submission holds it: one output element, each page once, at its best place."""
+        """Return the record as the submission holds it: one output element, each page once, at its best place."""
         pages: list[JSON] = [entry.to_json() for entry in distinct_pages(self.provenance)]
         return {"id": self.id, "output": [{"answer": self.answer, "provenance": pages}]}
 
 
 def distinct_pages(provenance: Iterable[PageProvenance]) -> list[PageProvenance]:
-    """The first entry of each page, in order."""
+    """Return the first entry of each page, in order."""
     firsts: dict[str, PageProvenance] = {}
     for entry in provenance:
         firsts.setdefault(entry.wikipedia_id.strip(), entry)
@@ -45,7 +45,7 @@ def distinct_pages(provenance: Iterable[PageProvenance]) -> list[PageProvenance]
 
 
 def prediction_line(prediction: Prediction) -> str:
-    """One line of a submission, newline included, in ASCII.
+    """Return one line of a submission, newline included, in ASCII.
 
     ASCII because the official evaluator opens files in the machine's own encoding, whatever that is.
 
@@ -220,7 +220,7 @@ class SubmissionWriter:
 
 
 def _complete_records(partial: Path) -> tuple[dict[str, None], int]:
-    """Ids of the complete records and the byte where they end; a torn last line is left out.
+    """Return ids of the complete records and the byte where they end; a torn last line is left out.
 
     A line is torn when its newline is missing, or when it is the last and not JSON (blocks lost in a power cut).
     """

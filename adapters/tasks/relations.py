@@ -42,7 +42,7 @@ class RelationTable:
 
     @classmethod
     def load(cls) -> Self:
-        """The table that ships with kbengine, read from its file."""
+        """Return the table that ships with kbengine, read from its file."""
         text = importlib.resources.files("adapters").joinpath("relations.tsv").read_text(encoding="utf-8")
         rows = (line.split("\t") for line in text.split("\n")[1:] if line)
         return cls(Relation(id, name, tuple(aliases.split("|")) if aliases else ()) for id, name, aliases in rows)
@@ -54,7 +54,7 @@ class RelationTable:
         return len(self._by_id)
 
     def by_id(self, text: str) -> Relation:
-        """The relation with a property id: `P19`, `p19`, `wdt:P19` or the address of its Wikidata page.
+        """Return the relation with a property id: `P19`, `p19`, `wdt:P19` or the address of its Wikidata page.
 
         Raises:
             UnknownRelationError: the text is no property id or the table lacks it; the message names close ids.
@@ -73,7 +73,7 @@ class RelationTable:
         return relation
 
     def by_name(self, text: str) -> Relation:
-        """The relation with this name or alias.
+        """Return the relation with this name or alias.
 
         Raises:
             UnknownRelationError: no relation is called so; the message names close ones.
@@ -89,7 +89,7 @@ class RelationTable:
         return relation
 
     def find(self, text: str) -> Relation | None:
-        """The relation with this id, name or alias; None for any other text.
+        """Return the relation with this id, name or alias; None for any other text.
 
         Raises:
             UnknownRelationError: the text is a property id that the table lacks.
@@ -99,7 +99,7 @@ class RelationTable:
         return self._by_name.get(_folded(text))
 
     def relation_text(self, text: str) -> str:
-        """The words to search with: the name of a property id, any other text as it is, stripped.
+        """Return the words to search with: the name of a property id, any other text as it is, stripped.
 
         Raises:
             UnknownRelationError: the text is a property id that the table lacks.
@@ -113,7 +113,7 @@ class RelationTable:
 
 
 def property_id_of(text: str) -> str | None:
-    """The property id that a text is, as `P19`, or None if it is something else."""
+    """Return the property id that a text is, as `P19`, or None if it is something else."""
     match = _PROPERTY_ID.fullmatch(text.strip())
     return match[1].upper() if match else None
 

@@ -112,5 +112,5 @@ def _problem(target: str, found: Sequence[str]) -> str:
 
 
 def _spaced(title: str) -> str:
-    """The title as people write it: redirect tables of Wikipedia have underscores."""
+    """Return the title as people write it: redirect tables of Wikipedia have underscores."""
     return title.replace("_", " ")

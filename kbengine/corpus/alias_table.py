@@ -24,7 +24,7 @@ class AliasLine:
 
 
 def read_alias_table(path: Path, source: AliasSource) -> Iterator[AliasLine]:
-    """The lines of a table (plain, gzip or zstd; `-` is standard input) as aliases from `source`; blank ones pass.
+    """Yield the lines of a table (plain, gzip or zstd; `-` is stdin) as aliases from `source`; blank ones pass.
 
     Raises:
         CorpusError: the file cannot be read.

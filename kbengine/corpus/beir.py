@@ -11,7 +11,7 @@ from storage.records import JSON
 
 
 def parse_beir(record: Mapping[str, object]) -> CorpusDocument:
-    """The document of one BEIR line: its text is passage 1, `metadata` becomes meta, `metadata.url` the url."""
+    """Return the document of one BEIR line: its text is passage 1, `metadata` becomes meta, `metadata.url` the url."""
     metadata = dict(get_optional_object(record, "metadata"))
     url = metadata.get("url")
     return CorpusDocument(

@@ -60,7 +60,7 @@ class CorpusFile:
         return self._counted.n_read
 
     def readline(self) -> bytes:
-        r"""The next line with its `\n`, or b"" at the end; only `\n` ends a line."""
+        r"""Return the next line with its `\n`, or b"" at the end; only `\n` ends a line."""
         try:
             line = self._stream.readline(MAX_RECORD_BYTES + 1)
         except Exception as e:
@@ -177,7 +177,7 @@ class _ZstdFile(io.RawIOBase):
 
 
 def file_size(path: Path) -> int:
-    """The bytes of a file as they lie on disk; 0 for a pipe."""
+    """Return the bytes of a file as they lie on disk; 0 for a pipe."""
     try:
         return path.stat().st_size if str(path) != STDIN_NAME and path.is_file() else 0
     except OSError as e:

@@ -21,7 +21,7 @@ _CUT_CHARS = 32
 
 
 def densephrases_records(file: CorpusFile) -> Iterator[Record]:
-    """One document an entry of `data`, never more than a few of them in memory.
+    """Yield one document an entry of `data`, never more than a few of them in memory.
 
     The format has no ids: the title is the `doc_id`; where the title is taken, the file name and the
     document's number are added. An `id` in an entry is respected. Passage n is paragraph n, from 1.
@@ -98,7 +98,7 @@ class _JsonText:
         self._ended = False
 
     def value(self) -> object:
-        """The next value, whole."""
+        """Return the next value, whole."""
         self._skip_space()
         while True:
             try:
@@ -118,7 +118,7 @@ class _JsonText:
             return value
 
     def skip(self, sign: str) -> bool:
-        """Whether the next character is `sign`; if so it is taken."""
+        """Return whether the next character is `sign`; if so it is taken."""
         self._skip_space()
         found = self._text.startswith(sign, self._at)
         self._at += found
@@ -143,7 +143,7 @@ class _JsonText:
                 return
 
     def _read_more(self) -> bool:
-        """Whether there was more to read; what lies before the current character is forgotten."""
+        """Return whether there was more to read; what lies before the current character is forgotten."""
         if self._ended:
             return False
         kept = len(self._text) - self._at

@@ -23,7 +23,7 @@ _KEY: Final = re.compile(rb'[{,]\s*"([\w ]{1,40})"\s*:')
 
 
 def detect_format(path: Path) -> CorpusFormat:
-    """The format of a file or folder, by its content; CorpusError that lists the formats if it is none.
+    """Return the format of a file or folder, by its content; CorpusError that lists the formats if it is none.
 
     Only the beginning is read, so a pipe cannot be examined: its format has to be named.
     """

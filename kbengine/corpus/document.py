@@ -105,12 +105,12 @@ class SourcePosition:
     bad_records: int
 
     def to_json(self) -> dict[str, JSON]:
-        """A JSON object that `from_json` accepts."""
+        """Return a JSON object that `from_json` accepts."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> SourcePosition:
-        """The position that `to_json` wrote; anything else is refused."""
+        """Return the position that `to_json` wrote; anything else is refused."""
         wanted = {each.name for each in fields(cls)}
         if set(value) != wanted:
             raise CorpusError(
@@ -147,7 +147,7 @@ class Record:
 
 
 def paragraph_passages(ordinal: int, text: str, section: str | None = None) -> Iterator[CorpusPassage]:
-    """The passages of one paragraph: none if it is blank, one as a rule, several beyond 100,000 characters.
+    """Yield the passages of one paragraph: none if it is blank, one as a rule, several beyond 100,000 characters.
 
     A long paragraph is cut after whitespace where the second half of the part has any; joined, the parts
     give the paragraph back except for parts that are only whitespace.
@@ -168,7 +168,7 @@ def paragraph_passages(ordinal: int, text: str, section: str | None = None) -> I
 
 
 def _last_border(text: str, low: int, high: int) -> int:
-    """The greatest index in (low, high] that follows whitespace, or `high` if there is none."""
+    """Return the greatest index in (low, high] that follows whitespace, or `high` if there is none."""
     for index in range(high, low, -1):
         if text[index - 1].isspace():
             return index

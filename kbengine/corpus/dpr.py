@@ -33,7 +33,7 @@ class _Row:
 
 
 def dpr_records(file: CorpusFile) -> Iterator[Record]:
-    """One document a run of rows with the same title: its `doc_id` is the id of the first row.
+    """Yield one document a run of rows with the same title: its `doc_id` is the id of the first row.
 
     Passages are numbered from 1; `meta["dpr_ids"]` holds the rows' ids in that order. A run ends at another
     title, at a bad row and after 1,000 rows; a row without a title is a document of its own.
@@ -52,7 +52,7 @@ def dpr_records(file: CorpusFile) -> Iterator[Record]:
 
 
 def split_row(text: str) -> list[str] | None:
-    """The fields of one row without its line end, quotes removed; None if a quoted field is still open."""
+    """Return the fields of one row without its line end, quotes removed; None if a quoted field is still open."""
     if '"' not in text:
         return text.split("\t")
     fields: list[str] = []
@@ -135,7 +135,7 @@ def _column_order(file: CorpusFile, lines: _Lines) -> list[str]:
 
 
 def _whole_row(line: bytes, lines: _Lines) -> list[str]:
-    """The fields of the row that begins on this line; a quoted field may go on over the next lines."""
+    """Return the fields of the row that begins on this line; a quoted field may go on over the next lines."""
     more: list[bytes] = []
     try:
         while (fields := split_row(_decoded(b"".join([line, *more])).rstrip("\r\n"))) is None:

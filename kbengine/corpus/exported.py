@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def parse_exported(record: Mapping[str, object]) -> CorpusDocument:
-    """The document of one exported line; passages keep their ordinals, sections and character offsets.
+    """Return the document of one exported line; passages keep their ordinals, sections and character offsets.
 
     A line of a version that knew no aliases has them in its meta, if its corpus had any.
     """
@@ -41,7 +41,7 @@ def parse_exported(record: Mapping[str, object]) -> CorpusDocument:
 
 
 def _each(record: Mapping[str, object], key: str, read: Callable[[Mapping[str, object]], T]) -> Iterator[T]:
-    """What `read` makes of each object in a list that may be missing."""
+    """Yield what `read` makes of each object in a list that may be missing."""
     values = record.get(key)
     if values is None:
         return

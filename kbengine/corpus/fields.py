@@ -8,7 +8,7 @@ from kbengine.errors import CorpusError
 
 
 def kind_of(value: object) -> str:
-    """The name of a JSON value's type for messages, with its article: `a str`, `an int`, `null`."""
+    """Return the name of a JSON value's type for messages, with its article: `a str`, `an int`, `null`."""
     if value is None:
         return "null"
     name = type(value).__name__
@@ -16,14 +16,14 @@ def kind_of(value: object) -> str:
 
 
 def as_object(value: object, what: str) -> Mapping[str, object]:
-    """The value as a JSON object, or CorpusError."""
+    """Return the value as a JSON object, or CorpusError."""
     if not isinstance(value, dict):
         raise CorpusError(f"{what} is {kind_of(value)}, wanted an object")
     return value
 
 
 def get_list(record: Mapping[str, object], key: str, wanted: str) -> list[object]:
-    """The list in a field that must be there; `wanted` says in words what the list holds."""
+    """Return the list in a field that must be there; `wanted` says in words what the list holds."""
     value = _get(record, key, wanted)
     if not isinstance(value, list):
         raise CorpusError(f"'{key}' is {kind_of(value)}, wanted {wanted}")
@@ -31,7 +31,7 @@ def get_list(record: Mapping[str, object], key: str, wanted: str) -> list[object
 
 
 def get_text(record: Mapping[str, object], key: str) -> str:
-    """The text in a field that must be there; it may be empty."""
+    """Return the text in a field that must be there; it may be empty."""
     value = _get(record, key, "a string")
     if not isinstance(value, str):
         raise CorpusError(f"'{key}' is {kind_of(value)}, wanted a string")
@@ -39,18 +39,18 @@ def get_text(record: Mapping[str, object], key: str) -> str:
 
 
 def get_optional_text(record: Mapping[str, object], key: str) -> str | None:
-    """The text in a field, or None where the field is absent or null."""
+    """Return the text in a field, or None where the field is absent or null."""
     return None if record.get(key) is None else get_text(record, key)
 
 
 def get_optional_object(record: Mapping[str, object], key: str) -> Mapping[str, object]:
-    """The object in a field, or an empty one where the field is absent or null."""
+    """Return the object in a field, or an empty one where the field is absent or null."""
     value = record.get(key)
     return {} if value is None else as_object(value, f"'{key}'")
 
 
 def get_int(record: Mapping[str, object], key: str) -> int:
-    """The whole number, 0 or more, in a field that must be there."""
+    """Return the whole number, 0 or more, in a field that must be there."""
     value = _get(record, key, "a whole number")
     if type(value) is not int or not 0 <= value < 2**31:
         seen = value if isinstance(value, int) else kind_of(value)
@@ -59,7 +59,7 @@ def get_int(record: Mapping[str, object], key: str) -> int:
 
 
 def get_id(record: Mapping[str, object], key: str) -> str:
-    """The id in a field that must be there: a string, or a whole number written as one."""
+    """Return the id in a field that must be there: a string, or a whole number written as one."""
     value = _get(record, key, "a string or a whole number")
     if type(value) is int:
         return str(value)

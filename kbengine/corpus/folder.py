@@ -58,12 +58,12 @@ class FolderListing:
 
 
 def is_text_name(path: PurePath) -> bool:
-    """Whether the name is that of a .txt, .md or .html file, packed or not."""
+    """Return whether the name is that of a .txt, .md or .html file, packed or not."""
     return _text_suffix(path) in _READERS
 
 
 def list_folder(root: Path) -> FolderListing:
-    """The text files of a folder and its sub-folders, or of a path that is a file.
+    """Return the text files of a folder and its sub-folders, or of a path that is a file.
 
     Names that begin with a dot are left out, and links to folders are not followed.
     """
@@ -83,7 +83,7 @@ def list_folder(root: Path) -> FolderListing:
 
 
 def folder_records(listing: FolderListing) -> Iterator[Record]:
-    """One record a file, in the order of the listing, each read when it is asked for."""
+    """Yield one record a file, in the order of the listing, each read when it is asked for."""
     bytes_read = 0
     for number, file in enumerate(listing.files, 1):
         try:
@@ -101,7 +101,7 @@ def folder_records(listing: FolderListing) -> Iterator[Record]:
 
 
 def decode_text(data: bytes, *, is_html: bool = False) -> str:
-    r"""The text of a file, line ends as `\n`: UTF-8, or what a byte order mark or an HTML page declares."""
+    r"""Return the text of a file, line ends as `\n`: UTF-8, or what a byte order mark or an HTML page declares."""
     encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8-sig")
     try:
         text = data.decode(encoding)
@@ -130,7 +130,7 @@ def _declared_text(data: bytes) -> str | None:
 
 
 def text_document(file: TextFile, data: bytes) -> CorpusDocument:
-    """The document of a file's bytes, its format by the name's suffix; the path is not opened.
+    """Return the document of a file's bytes, its format by the name's suffix; the path is not opened.
 
     Raises:
         CorpusError: the bytes are too many, or no text.
@@ -152,7 +152,7 @@ def text_document(file: TextFile, data: bytes) -> CorpusDocument:
 
 
 def _text_suffix(path: PurePath) -> str:
-    """The suffix that says what the text is, lower-case: of `a.md.gz` it is `.md`."""
+    """Return the suffix that says what the text is, lower-case: of `a.md.gz` it is `.md`."""
     if path.suffix.lower() in _PACKED:
         path = path.with_suffix("")
     return path.suffix.lower()

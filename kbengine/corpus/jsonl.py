@@ -17,7 +17,7 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 
 
 def jsonl_records(file: CorpusFile, parse: ParseRecord) -> Iterator[Record]:
-    """The records of a JSON Lines file, lazily; blank lines are passed over but counted as lines.
+    """Yield the records of a JSON Lines file, lazily; blank lines are passed over but counted as lines.
 
     Lines end at a line feed alone: U+2028 and its like are legal inside JSON strings.
     """
@@ -37,7 +37,7 @@ def jsonl_records(file: CorpusFile, parse: ParseRecord) -> Iterator[Record]:
 
 
 def parse_object(line: bytes) -> Mapping[str, object]:
-    """The JSON object on a line of UTF-8, or CorpusError that says what is on it instead."""
+    """Return the JSON object on a line of UTF-8, or CorpusError that says what is on it instead."""
     try:
         value: object = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as e:

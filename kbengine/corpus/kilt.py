@@ -25,7 +25,7 @@ _ID_KEYS = ("wikipedia_id", "_id", "kilt_id")
 
 
 def parse_kilt(record: Mapping[str, object], *, anchors: bool = False) -> CorpusDocument:
-    """The document of one KILT page: ordinals are KILT paragraph ids, texts are unchanged.
+    """Return the document of one KILT page: ordinals are KILT paragraph ids, texts are unchanged.
 
     Not passages: paragraph 0 where it repeats the title, `Section::::Name` headings (they name the section of
     what follows) and blank paragraphs. A paragraph 0 that is not the title is text and is kept. Wikidata's aliases
@@ -103,7 +103,7 @@ def _meta(record: Mapping[str, object], anchors: bool) -> dict[str, JSON]:
 
 
 def _aliases(value: object) -> list[JSON]:
-    """The alias texts of [{"alias": text}], of {"alias": [text]} (Hugging Face) or of plain texts."""
+    """Return the alias texts of [{"alias": text}], of {"alias": [text]} (Hugging Face) or of plain texts."""
     if value is None:
         return []
     if isinstance(value, dict):

@@ -13,7 +13,7 @@ from storage.folding import spelling
 
 
 def page_links(anchors: object) -> tuple[NewLink, ...]:
-    """The page's links, those with one text and target as one with their count.
+    """Return the page's links, those with one text and target as one with their count.
 
     Left out are links out of Wikipedia or to a place in the page itself, texts that are no name (blank, or longer than
     any name is) and targets that are no text. Every other target is kept, in the corpus or not.
@@ -52,7 +52,7 @@ def _each(anchors: object) -> Iterator[Mapping[str, object]]:
 
 
 def _target(anchor: Mapping[str, object]) -> tuple[str, bool] | None:
-    """The page that a link leads to and whether it is named by title; None for a link that leads to no page."""
+    """Return the page that a link leads to and whether it is named by title; None for a link that leads to no page."""
     page_id = anchor.get("wikipedia_id")
     if isinstance(page_id, str) or type(page_id) is int:  # not bool
         page_id = str(page_id).strip()

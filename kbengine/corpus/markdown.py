@@ -81,7 +81,7 @@ class _Page:
 
 
 def _lines(node: SyntaxTreeNode) -> Iterator[str]:
-    """The lines of text of a block."""
+    """Yield the lines of text of a block."""
     if node.type in ("fence", "code_block"):
         yield from node.content.strip("\n").split("\n")
     elif node.type == "html_block":
@@ -98,7 +98,7 @@ def _lines(node: SyntaxTreeNode) -> Iterator[str]:
 
 
 def _item_lines(item: SyntaxTreeNode) -> Iterator[str]:
-    """The lines of a list's item behind its mark, those that follow indented."""
+    """Yield the lines of a list's item behind its mark, those that follow indented."""
     mark = f"{item.info}{item.markup} "
     for n, line in enumerate(line for child in item.children for line in _lines(child)):
         yield f"{mark if n == 0 else ' ' * len(mark)}{line}" if line else ""
@@ -112,7 +112,7 @@ def _is_loose_list(node: SyntaxTreeNode) -> bool:
 
 
 def _text(node: SyntaxTreeNode) -> str:
-    """The words of inline markup; code spans keep their characters, pictures their descriptions."""
+    """Return the words of inline markup; code spans keep their characters, pictures their descriptions."""
     if node.type in ("softbreak", "hardbreak"):
         return "\n"
     if node.type == "html_inline":

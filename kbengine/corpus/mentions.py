@@ -18,7 +18,7 @@ _HEAD_BYTES = 1 << 16
 
 
 def is_mention_file(path: Path) -> bool:
-    """Whether the file holds JSON records; standard input cannot be looked into and is a table."""
+    """Return whether the file holds JSON records; standard input cannot be looked into and is a table."""
     if str(path) == "-":
         return False
     with CorpusFile(path) as file:
@@ -27,7 +27,7 @@ def is_mention_file(path: Path) -> bool:
 
 
 def count_mentions(paths: Sequence[Path]) -> Iterator[AliasLine]:
-    """The mentions of all files as aliases of the pages they mean, with their counts; bad lines where they stand.
+    """Yield the mentions of all files as aliases of the pages they mean, with their counts; bad lines where they stand.
 
     The counts are in memory: about 200 bytes for each distinct pair of a mention and a page.
 
@@ -58,7 +58,7 @@ def count_mentions(paths: Sequence[Path]) -> Iterator[AliasLine]:
 
 
 def _mention(record: Mapping[str, object]) -> tuple[str, list[str]]:
-    """The marked text of a record and the ids of the pages that it means, each once."""
+    """Return the marked text of a record and the ids of the pages that it means, each once."""
     text = get_text(record, "input")
     _, opened, rest = text.partition(START_MENTION)
     mention, closed, _ = rest.partition(END_MENTION)

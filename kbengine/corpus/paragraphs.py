@@ -32,6 +32,6 @@ _BLANK_LINES = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 
 
 def plain_text(text: str) -> Prose:
-    """The paragraphs of plain text, separated by blank lines; line breaks inside are kept."""
+    """Return the paragraphs of plain text, separated by blank lines; line breaks inside are kept."""
     blocks = (block.strip("\n") for block in _BLANK_LINES.split(text))
     return Prose(None, tuple(Paragraph(block) for block in blocks if block.strip()))

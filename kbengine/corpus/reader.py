@@ -35,7 +35,7 @@ def read_corpus(
     anchors: bool = False,
     change: Callable[[CorpusDocument], CorpusDocument] | None = None,
 ) -> CorpusReading:
-    """An iterator of (document, position) over all paths in order, in bounded memory, with a `.report`.
+    """Return an iterator of (document, position) over all paths in order, in bounded memory, with a `.report`.
 
     Missing paths and unknown formats are refused here, everything else when it is met.
 
@@ -64,7 +64,7 @@ class _Source:
     listing: FolderListing | None
 
     def place(self, record: int, path: str | None) -> str:
-        """Where a record is, for people."""
+        """Return where a record is, for people."""
         if self.listing is not None:
             return str(self.path / path) if path is not None and self.path.is_dir() else str(self.path)
         return f"{self.path}, {self.unit} {record}"
@@ -171,7 +171,7 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
             self._empty.append(place)
 
     def _checked(self, file_index: int, record: Record) -> tuple[CorpusDocument | None, str]:
-        """The document under an id of its own, or None and the problem."""
+        """Return the document under an id of its own, or None and the problem."""
         document = record.document
         if document is None:
             return None, record.problem or "not a document"

@@ -25,7 +25,7 @@ class SeenIds:
         return self._n
 
     def add(self, doc_id: str, file_index: int, record: int) -> tuple[int, int] | None:
-        """The (file index, record) where the id was first met, or None if it is new and now noted."""
+        """Return the (file index, record) where the id was first met, or None if it is new and now noted."""
         digest = hashlib.blake2b(doc_id.encode("utf-8"), digest_size=8).digest()
         hashed = int.from_bytes(digest, "little") or 1  # 0 marks a free slot
         slot = _slot(self._hashes, hashed)
@@ -50,7 +50,7 @@ class SeenIds:
 
 
 def _slot(hashes: array[int], hashed: int) -> int:
-    """Where the hash is, or the free slot where it belongs; the length is a power of two."""
+    """Return where the hash is, or the free slot where it belongs; the length is a power of two."""
     mask = len(hashes) - 1
     slot = hashed & mask
     while hashes[slot] and hashes[slot] != hashed:

@@ -54,7 +54,7 @@ def choose_dtype(choice: str, device: torch.device) -> torch.dtype:
 
 
 def cpu_is_faster_in_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether the processor's bfloat16 instructions (AMX or AVX-512), as Linux lists them, pay; false where unknown."""
+    """Return whether bfloat16 instructions (AMX or AVX-512), as Linux lists them, pay here; false where unknown."""
     is_intel = False
     try:
         with cpuinfo.open(encoding="utf-8", errors="replace") as lines:

@@ -20,7 +20,7 @@ SOURCES = (*GIVEN, "anchor", "title")
 
 @click.group()
 def aliases() -> None:
-    """Other names of documents: list, look up, add, delete and import them.
+    """List, look up, add, delete and import other names of documents.
 
     \b
     Example: kbengine aliases add ulm "Ulma" "Ulm an der Donau" --kb my-kb

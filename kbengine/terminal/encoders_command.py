@@ -13,7 +13,7 @@ from kbengine.terminal.options import json_option, kb_option, option
 
 @click.group()
 def encoders() -> None:
-    """The encoders tuned for a knowledge base; `kbengine tune` makes them.
+    """List, export and delete the encoders tuned for a knowledge base; `kbengine tune` makes them.
 
     \b
     Example:

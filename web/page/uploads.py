@@ -58,7 +58,7 @@ def pasted_document(
 
 
 def _fields(text: str) -> dict[str, JSON]:
-    """The fields of a document as they were typed."""
+    """Return the fields of a document as they were typed."""
     try:
         value = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:

@@ -44,7 +44,7 @@ class Processes(ABC):
 
     @abstractmethod
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in any process."""
+        """Return whether the flag is set in any process."""
 
     @abstractmethod
     def wait(self) -> None:

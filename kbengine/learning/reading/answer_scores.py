@@ -9,7 +9,7 @@ from kbengine.corpus.normalise import norm
 
 
 def exact_match(guess: str, answer: str) -> bool:
-    """Whether two texts are equal after `norm`."""
+    """Return whether two texts are equal after `norm`."""
     return norm(guess) == norm(answer)
 
 
@@ -34,7 +34,7 @@ def best_exact_match(guess: str, answers: Collection[str]) -> float:
 
 
 def best_f1(guess: str, answers: Collection[str]) -> float:
-    """The best F1 over the gold answers; without gold answers 1.0 for the empty guess, else 0.0."""
+    """Return the best F1 over the gold answers; without gold answers 1.0 for the empty guess, else 0.0."""
     if not answers:
         return float(not guess)
     return max(f1_score(guess, answer) for answer in answers)

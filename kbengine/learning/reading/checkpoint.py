@@ -43,7 +43,7 @@ class ReaderCheckpoint:
 
 
 def is_reader(directory: Path) -> bool:
-    """Whether the directory holds a reader, as far as its files' names tell."""
+    """Return whether the directory holds a reader, as far as its files' names tell."""
     return (directory / CHECKSUM_FILE).is_file() and (directory / CONFIG_FILE).is_file()
 
 
