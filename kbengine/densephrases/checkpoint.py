@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from kbengine.densephrases.keys import PHRASE_ENCODER, MappedTensors, map_tensors, missing_parts
-from kbengine.encoders.checkpoint import WeightsDType, read_checkpoint, write_checkpoint
+from kbengine.encoders.checkpoint import WeightsDType, read_checkpoint, some_of, write_checkpoint
 from kbengine.encoders.config import BackboneConfig, EncoderConfig, QueryLimits
 from kbengine.encoders.location import find_encoder
 from kbengine.encoders.pretrained import read_backbone, read_tokenizer
@@ -26,7 +26,6 @@ from kbengine.errors import EncoderError
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 _HEAD_SIZE = 64  # of every BERT; a configuration, where there is one, says it itself
-_SHOWN = 5
 
 # As DensePhrases encodes: titles of at most 10 tokens, windows of 512, token type 1 on the passage side, queries of at
 # most 64 tokens (384 for mentions and dialogues), phrases of at most 10 tokens in search.
@@ -95,7 +94,7 @@ def import_checkpoint(
     mapped = map_tensors(_read_tensors(checkpoint))
     if mapped.unknown:
         raise EncoderError(
-            f"{checkpoint} holds {_some(mapped.unknown)}, which no DensePhrases model has; wanted "
+            f"{checkpoint} holds {some_of(mapped.unknown)}, which no DensePhrases model has; wanted "
             "phrase_encoder.…, query_start_encoder.…, query_end_encoder.… and filter_linear.…"
         )
     weights, source = _completed(mapped, checkpoint, phrase_encoder)
@@ -199,8 +198,3 @@ def _backbone(weights: Mapping[str, Tensor], folders: tuple[Path, ...]) -> Backb
         )
     except (KeyError, ValueError, IndexError) as e:
         raise EncoderError(f"the phrase encoder lacks {e}; use the whole checkpoint, or add its config.json") from e
-
-
-def _some(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -254,10 +254,10 @@ def check_weights(weights: Mapping[str, Tensor], model: nn.Module, kind: str, so
     """
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     if missing := expected.keys() - weights.keys():
-        raise EncoderError(f"{source} lacks {_some(missing)} of {kind}; use the whole checkpoint")
+        raise EncoderError(f"{source} lacks {some_of(missing)} of {kind}; use the whole checkpoint")
     if unexpected := weights.keys() - expected.keys():
         raise EncoderError(
-            f"{source} holds {_some(unexpected)}, unknown to {kind}; correct config.json or remove the tensors"
+            f"{source} holds {some_of(unexpected)}, unknown to {kind}; correct config.json or remove the tensors"
         )
     misshapen = [
         f"{name} is {tuple(tensor.shape)}, wanted {expected[name]}"
@@ -265,7 +265,7 @@ def check_weights(weights: Mapping[str, Tensor], model: nn.Module, kind: str, so
         if tuple(tensor.shape) != expected[name]
     ]
     if misshapen:
-        raise EncoderError(f"{source} does not fit its configuration: {_some(misshapen)}; correct config.json")
+        raise EncoderError(f"{source} does not fit its configuration: {some_of(misshapen)}; correct config.json")
 
 
 def _check_encoder(weights: Mapping[str, Tensor], config: EncoderConfig, source: Path) -> None:
@@ -280,10 +280,10 @@ def _check_finite(tensors: Mapping[str, Tensor], source: Path) -> None:
         for name, tensor in tensors.items()
         if tensor.is_floating_point() and not math.isfinite(tensor.sum(dtype=torch.float32).item())
     ]:
-        raise EncoderError(f"{source} holds NaN or infinite values in {_some(spoilt)}; train or copy it anew")
+        raise EncoderError(f"{source} holds NaN or infinite values in {some_of(spoilt)}; train or copy it anew")
 
 
-def _some(names: Iterable[str]) -> str:
+def some_of(names: Iterable[str]) -> str:
     """Return the first few of the names, and how many more there are."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""

@@ -12,7 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,8 +20,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-from torch import Tensor
+from torch import Tensor, nn
 
+from kbengine.encoders.bert import BertEmbeddings, BertStack
+from kbengine.encoders.checkpoint import check_weights
 from kbengine.encoders.config import BackboneConfig
 from kbengine.errors import EncoderError
 
@@ -81,23 +83,15 @@ def _read_folder(folder: Path, source: str) -> PretrainedBert:
     weights = _read_weights(folder, source)
     backbone = read_backbone(config, source)
     tokenizer_json, uncased = read_tokenizer(folder, source)
-    _check(weights, backbone, source)
+    with torch.device("meta"):
+        bert = nn.ModuleDict({"embeddings": BertEmbeddings(backbone), "encoder": BertStack(backbone)})
+    check_weights(weights, bert, "a BERT encoder", Path(source))
     return PretrainedBert(source, backbone, uncased, tokenizer_json, weights)
 
 
 def read_backbone(config: Mapping[str, Any], source: str) -> BackboneConfig:
     """Return the shape that a BERT's parsed `config.json` gives; EncoderError when it lacks a size."""
-    names = (
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "intermediate_size",
-        "vocab_size",
-        "max_position_embeddings",
-        "type_vocab_size",
-        "layer_norm_eps",
-        "hidden_act",
-    )
+    names = [each.name for each in fields(BackboneConfig)]
     try:
         return BackboneConfig(**{name: config[name] for name in names if name in config})
     except TypeError as e:
@@ -123,24 +117,6 @@ def _read_weights(folder: Path, source: str) -> dict[str, Tensor]:
         if _KEPT.match(ours):
             weights[ours] = tensor.float()
     return weights
-
-
-def _check(weights: Mapping[str, Tensor], backbone: BackboneConfig, source: str) -> None:
-    from kbengine.encoders.bert import BertEmbeddings, BertStack
-
-    with torch.device("meta"):
-        expected = {f"embeddings.{name}": tensor for name, tensor in BertEmbeddings(backbone).state_dict().items()}
-        expected |= {f"encoder.{name}": tensor for name, tensor in BertStack(backbone).state_dict().items()}
-    for name, tensor in expected.items():
-        if name not in weights:
-            raise EncoderError(f"{source} lacks {name}; wanted the weights of a whole BERT encoder")
-        if weights[name].shape != tensor.shape:
-            raise EncoderError(
-                f"{source}: {name} is {tuple(weights[name].shape)}, its config.json says {tuple(tensor.shape)}; copy "
-                "the folder again"
-            )
-    if unknown := sorted(weights.keys() - expected.keys()):
-        raise EncoderError(f"{source} holds {unknown[0]}, which its config.json does not; copy the folder again")
 
 
 def read_tokenizer(folder: Path, source: str) -> tuple[str, bool]:

@@ -88,7 +88,7 @@ def test_an_encoder_of_ours_keeps_its_architecture_and_its_vectors(tmp_path):
     [
         (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
         (lambda folder: (folder / "config.json").write_text(json.dumps(bert_config(model_type="gpt2"))), "is a 'gpt2'"),
-        (lambda folder: (folder / "config.json").write_text(json.dumps(bert_config(hidden_size=64))), "says"),
+        (lambda folder: (folder / "config.json").write_text(json.dumps(bert_config(hidden_size=64))), "wanted"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "cannot read the weights"),
         (lambda folder: (folder / "model.safetensors").unlink(), "has neither model.safetensors nor pytorch_model.bin"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "has neither tokenizer.json nor vocab.txt"),
