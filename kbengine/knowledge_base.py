@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder
     from kbengine.encoders.tuned_info import TunedInfo
     from kbengine.progress import ProgressSink
+    from kbengine.search.pool import KeyOf
     from kbengine.search.results import SearchResult
-    from kbengine.search.searcher import KeyOf, Searcher
+    from kbengine.search.searcher import Searcher
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasRecord, AliasSource
     from storage.gpu import IndexDevice

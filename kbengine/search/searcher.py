@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.errors import StateError
-from kbengine.search.aggregation import ScoredPhrases, distinct_positions, first_best_positions, rank_phrases
-from kbengine.search.candidates import candidate_ranges
-from kbengine.search.lexical import LexicalSignal, lexical_signals
-from kbengine.search.query import MAX_K, Query, SearchOptions, Unit, Weights
+from kbengine.search.aggregation import ScoredPhrases, distinct_positions
+from kbengine.search.lexical import lexical_signals
+from kbengine.search.pool import KeyOf, Pool, QueryVectors
+from kbengine.search.query import MAX_K, Query, SearchOptions, Weights
+from kbengine.search.rescoring import score_windows
 from kbengine.search.resolving import Resolver, SnapshotOutdatedError
-from kbengine.search.results import Hit, SearchResult
-from kbengine.search.scoring import best_phrases, expand_ranges
-from kbengine.search.strategies import Plan, passages_by_words, plan_of
+from kbengine.search.results import SearchResult
+from kbengine.search.strategies import passages_by_words, plan_of
 
 if TYPE_CHECKING:
-    from kbengine.encoders.encoder import Encoder, QueryVectors
+    from kbengine.encoders.encoder import Encoder
+    from kbengine.encoders.encoder import QueryVectors as EncodedQueries
     from storage.reader import KBReader
     from storage.snapshot import Snapshot
-    from storage.sparse_scores import SparseQuery
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
-KeyOf = Callable[[int, Hit], Hashable | None]
-"""Returns what makes a hit of the query at a place one answer with others, None where it is no answer."""
 
 TOKENS_PER_SEARCH = 100
 """Nearest start tokens, and as many end tokens, taken per query (the papers' top-k of query-side training)."""
@@ -44,56 +42,6 @@ ROUND_PLACES = 50
 what it finds comes after theirs: so the first answers are the same however many are asked for."""
 ROUND_GROWTH = 4
 """How many times more places and candidates each further round looks at."""
-GATHER_ROWS = 1 << 16
-"""Rows whose codes are read at once: 25 MB at d = 384."""
-
-
-@dataclass(frozen=True)
-class _QueryVectors:
-    """One query's vectors float32 (d,), its lexical signal and its sparse vectors, None where these do not count."""
-
-    start: Float32
-    end: Float32
-    passage: Float32
-    lexical: LexicalSignal | None
-    sparse: SparseQuery | None
-
-
-@dataclass
-class _Pool:
-    """What was found so far for one query: phrases of distinct units, their hits, and where each round ended."""
-
-    place: int
-    vectors: _QueryVectors
-    plan: Plan
-    unit: Unit
-    token_rows: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    passage_hits: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    phrases: ScoredPhrases | None = None
-    hits: list[Hit] = field(default_factory=list)
-    round_ends: list[int] = field(default_factory=list)
-    keys: set[Hashable] = field(default_factory=set)
-    shown: set[Hashable] = field(default_factory=set)
-    is_exhausted: bool = False
-
-    def wants_more(self, k: int) -> bool:
-        """Tell whether there are fewer than `k` answers and more may be found."""
-        return not self.is_exhausted and len(self.keys) < k
-
-    def take(self, hits: Sequence[Hit], key_of: KeyOf | None) -> None:
-        """Add the hits of a round; one whose answer an earlier round found stays out, and so does what is no answer."""
-        of_round: set[Hashable] = set()
-        for hit in hits:
-            # Several phrases may stand in one sentence: the best of them shows it, once.
-            own = (hit.passage.passage_id, hit.span)
-            key = own if key_of is None else key_of(self.place, hit)
-            if key is None or key in self.keys or own in self.shown:
-                continue
-            of_round.add(key)
-            self.shown.add(own)
-            self.hits.append(replace(hit, rank=len(self.hits) + 1))
-        self.keys |= of_round
-        self.round_ends.append(len(self.hits))
 
 
 class Searcher:
@@ -135,7 +83,7 @@ class Searcher:
     def _search(
         self,
         queries: Sequence[Query],
-        encoded: QueryVectors,
+        encoded: EncodedQueries,
         options: SearchOptions,
         key_of: KeyOf | None,
         began: float,
@@ -156,8 +104,8 @@ class Searcher:
         pools = []
         for i, (query, plan) in enumerate(zip(queries, plans, strict=True)):
             sparse = of_queries[i] if of_queries is not None and plan.weights.sparse > 0 else None
-            vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], sparse)
-            pools.append(_Pool(i, vectors, plan, options.unit or query.unit))
+            vectors = QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], sparse)
+            pools.append(Pool(i, vectors, plan, options.unit or query.unit))
         timings["lexical"] = (clock() - lexical_began) * 1e3
         growth = 1
         while wanting := [pool for pool in pools if pool.wants_more(options.k)]:
@@ -180,7 +128,7 @@ class Searcher:
     def _find_more(
         self,
         snapshot: Snapshot,
-        pools: Sequence[_Pool],
+        pools: Sequence[Pool],
         options: SearchOptions,
         key_of: KeyOf | None,
         growth: int,
@@ -226,7 +174,7 @@ class Searcher:
         self,
         snapshot: Snapshot,
         queries: Sequence[Query],
-        encoded: QueryVectors,
+        encoded: EncodedQueries,
         options: SearchOptions,
         weightings: Sequence[Sequence[Weights]],
     ) -> list[list[ScoredPhrases]]:
@@ -258,16 +206,16 @@ class Searcher:
             found.append([])
             for weights in (each[i] for each in weightings):
                 signal = lexical[i] if weights.lexical > 0 else None
-                vectors = _QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], signal, None)
+                vectors = QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], signal, None)
                 named = [passage_hits[i] if weights.passage > 0 else passage_hits[i][:0]]
                 if signal is not None:
                     named.append(signal.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))
-                scored = self._score(
+                scored = score_windows(
                     snapshot,
                     vectors,
                     weights,
                     "phrase",
-                    options,
+                    self._longest(options),
                     token_rows[i],
                     np.concatenate(named),
                     n_places=options.k,
@@ -303,7 +251,7 @@ class Searcher:
         return [token_rows[i][token_rows[i] >= 0] for i in places], [passages[i][passages[i] >= 0] for i in places]
 
     def _choose(
-        self, snapshot: Snapshot, pool: _Pool, options: SearchOptions, n_places: int, growth: int
+        self, snapshot: Snapshot, pool: Pool, options: SearchOptions, n_places: int, growth: int
     ) -> ScoredPhrases:
         """Return the best phrases of distinct units beyond those in the pool, up to `n_places` with these."""
         n_lexical = PASSAGES_PER_SEARCH * growth
@@ -316,12 +264,12 @@ class Searcher:
         if growth > 1 and n_lexical >= snapshot.n_live_passages:
             pool.is_exhausted = True
             named = [np.flatnonzero(snapshot.live_passages)]
-        scored = self._score(
+        scored = score_windows(
             snapshot,
             pool.vectors,
             plan.weights,
             pool.unit,
-            options,
+            self._longest(options),
             pool.token_rows,
             np.concatenate(named),
             n_places=n_places,
@@ -332,82 +280,8 @@ class Searcher:
         pool.phrases = together.take(np.asarray(positions, dtype=np.int64))
         return pool.phrases.take(np.arange(min(n_before, len(positions)), len(positions), dtype=np.int64))
 
-    def _score(
-        self,
-        snapshot: Snapshot,
-        vectors: _QueryVectors,
-        weights: Weights,
-        unit: Unit,
-        options: SearchOptions,
-        token_rows: Int64,
-        passages: Int64,
-        *,
-        n_places: int,
-    ) -> ScoredPhrases:
-        """Return the phrases of all candidate windows, scored and ranked."""
-        longest = options.max_phrase_tokens or self._encoder.max_phrase_tokens
-        ranges = candidate_ranges(snapshot, token_rows, passages, max_phrase_tokens=longest)
-        rows, range_numbers = expand_ranges(ranges.first, ranges.stop)
-        start, end = _inner_products(snapshot, rows, vectors)
-        sparse = _sparse_products(snapshot, rows, vectors, weights)
-        stops = np.cumsum(ranges.stop - ranges.first)
-        best = best_phrases(
-            start,
-            end if sparse is None else end + sparse[1],
-            rows=rows,
-            range_stops=stops[range_numbers] if len(rows) else rows,
-            token_ordinals=snapshot.token_ordinals(rows).astype(np.int64),
-            passages=ranges.passages[range_numbers] if len(rows) else rows,
-            max_phrase_tokens=longest,
-        )
-        of_sparse = np.zeros(len(rows), dtype=np.float32)
-        best_end = best.end
-        if sparse is not None:
-            last = np.searchsorted(rows, best.last_rows)  # ranges are in row order and do not overlap: rows rise
-            best_end, of_sparse = end[last], sparse[0] + sparse[1][last]
-        # Passage and lexical scores are the same for all phrases of a range: computed once per range.
-        passage_scores = snapshot.passage_vectors(ranges.passages) @ vectors.passage * np.float32(weights.passage)
-        if vectors.lexical is None:
-            lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
-        else:
-            lexical_scores = vectors.lexical.scores[ranges.passages] * np.float32(weights.lexical)
-        scored = ScoredPhrases(
-            first_rows=best.first_rows,
-            last_rows=best.last_rows,
-            passages=best.passages,
-            start=best.start * np.float32(weights.phrase),
-            end=best_end * np.float32(weights.phrase),
-            passage=passage_scores[range_numbers].astype(np.float32),
-            lexical=lexical_scores[range_numbers].astype(np.float32),
-            sparse=of_sparse * np.float32(weights.phrase),
-            score=np.zeros(len(rows), dtype=np.float32),
-        )
-        total = scored.start + scored.end + scored.passage + scored.lexical + scored.sparse
-        scored.score[:] = total
-        if unit in ("passage", "document"):
-            # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.
-            scored = scored.take(first_best_positions(scored.score, range_numbers))
-        return rank_phrases(scored, max(4096, 32 * n_places))
-
-
-def _sparse_products(
-    snapshot: Snapshot, rows: Int64, vectors: _QueryVectors, weights: Weights
-) -> tuple[Float32, Float32] | None:
-    """Return the rows' weighted sparse scores as starts and ends, both float32 (r,); None where they do not count."""
-    if vectors.sparse is None or not len(rows):
-        return None
-    start, end = snapshot.sparse_scores(rows, vectors.sparse)
-    return start * np.float32(weights.sparse), end * np.float32(weights.sparse)
-
-
-def _inner_products(snapshot: Snapshot, rows: Int64, vectors: _QueryVectors) -> tuple[Float32, Float32]:
-    """Return start·q_start and end·q_end of the rows, both float32 (r,), in blocks of bounded memory."""
-    targets = np.stack([vectors.start, vectors.end], axis=1)  # (d, 2)
-    scores = np.empty((len(rows), 2), dtype=np.float32)
-    for begin in range(0, len(rows), GATHER_ROWS):
-        block = slice(begin, begin + GATHER_ROWS)
-        scores[block] = snapshot.inner_products(rows[block], targets)
-    return np.ascontiguousarray(scores[:, 0]), np.ascontiguousarray(scores[:, 1])
+    def _longest(self, options: SearchOptions) -> int:
+        return options.max_phrase_tokens or self._encoder.max_phrase_tokens
 
 
 def _distinct(rows: Float32) -> tuple[list[int], list[int]]:

@@ -1,0 +1,72 @@
+"""What a search holds of one query while it goes on: its vectors, and what was found for it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbengine.search.aggregation import ScoredPhrases
+from kbengine.search.lexical import LexicalSignal
+from kbengine.search.query import Unit
+from kbengine.search.results import Hit
+from kbengine.search.strategies import Plan
+
+if TYPE_CHECKING:
+    from storage.sparse_scores import SparseQuery
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+KeyOf = Callable[[int, Hit], Hashable | None]
+"""Returns what makes a hit of the query at a place one answer with others, None where it is no answer."""
+
+
+@dataclass(frozen=True)
+class QueryVectors:
+    """One query's vectors float32 (d,), its lexical signal and its sparse vectors, None where these do not count."""
+
+    start: Float32
+    end: Float32
+    passage: Float32
+    lexical: LexicalSignal | None
+    sparse: SparseQuery | None
+
+
+@dataclass
+class Pool:
+    """What was found so far for one query: phrases of distinct units, their hits, and where each round ended."""
+
+    place: int
+    vectors: QueryVectors
+    plan: Plan
+    unit: Unit
+    token_rows: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    passage_hits: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    phrases: ScoredPhrases | None = None
+    hits: list[Hit] = field(default_factory=list)
+    round_ends: list[int] = field(default_factory=list)
+    keys: set[Hashable] = field(default_factory=set)
+    shown: set[Hashable] = field(default_factory=set)
+    is_exhausted: bool = False
+
+    def wants_more(self, k: int) -> bool:
+        """Tell whether there are fewer than `k` answers and more may be found."""
+        return not self.is_exhausted and len(self.keys) < k
+
+    def take(self, hits: Sequence[Hit], key_of: KeyOf | None) -> None:
+        """Add the hits of a round; one whose answer an earlier round found stays out, and so does what is no answer."""
+        of_round: set[Hashable] = set()
+        for hit in hits:
+            # Several phrases may stand in one sentence: the best of them shows it, once.
+            own = (hit.passage.passage_id, hit.span)
+            key = own if key_of is None else key_of(self.place, hit)
+            if key is None or key in self.keys or own in self.shown:
+                continue
+            of_round.add(key)
+            self.shown.add(own)
+            self.hits.append(replace(hit, rank=len(self.hits) + 1))
+        self.keys |= of_round
+        self.round_ends.append(len(self.hits))

@@ -1,0 +1,106 @@
+"""Rescoring: every phrase of the candidate windows, exactly from the stored codes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbengine.search.aggregation import ScoredPhrases, first_best_positions, rank_phrases
+from kbengine.search.candidates import candidate_ranges
+from kbengine.search.pool import QueryVectors
+from kbengine.search.query import Unit, Weights
+from kbengine.search.scoring import best_phrases, expand_ranges
+from storage.snapshot import Snapshot
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+GATHER_ROWS = 1 << 16
+"""Rows whose codes are read at once: 25 MB at d = 384."""
+
+
+def score_windows(
+    snapshot: Snapshot,
+    vectors: QueryVectors,
+    weights: Weights,
+    unit: Unit,
+    max_phrase_tokens: int,
+    token_rows: Int64,
+    passages: Int64,
+    *,
+    n_places: int,
+) -> ScoredPhrases:
+    """Return the phrases of all candidate windows, scored and ranked.
+
+    Args:
+        snapshot: what is searched.
+        vectors: of the query.
+        weights: of its signals.
+        unit: for passages and documents one phrase stands for each passage.
+        max_phrase_tokens: the longest phrase that counts.
+        token_rows: int64, rows of candidate tokens.
+        passages: int64, indices of candidate passages.
+        n_places: how many distinct places are wanted; many more phrases are ranked, since most overlap.
+    """
+    ranges = candidate_ranges(snapshot, token_rows, passages, max_phrase_tokens=max_phrase_tokens)
+    rows, range_numbers = expand_ranges(ranges.first, ranges.stop)
+    start, end = _inner_products(snapshot, rows, vectors)
+    sparse = _sparse_products(snapshot, rows, vectors, weights)
+    stops = np.cumsum(ranges.stop - ranges.first)
+    best = best_phrases(
+        start,
+        end if sparse is None else end + sparse[1],
+        rows=rows,
+        range_stops=stops[range_numbers] if len(rows) else rows,
+        token_ordinals=snapshot.token_ordinals(rows).astype(np.int64),
+        passages=ranges.passages[range_numbers] if len(rows) else rows,
+        max_phrase_tokens=max_phrase_tokens,
+    )
+    of_sparse = np.zeros(len(rows), dtype=np.float32)
+    best_end = best.end
+    if sparse is not None:
+        last = np.searchsorted(rows, best.last_rows)  # ranges are in row order and do not overlap: rows rise
+        best_end, of_sparse = end[last], sparse[0] + sparse[1][last]
+    # Passage and lexical scores are the same for all phrases of a range: computed once per range.
+    passage_scores = snapshot.passage_vectors(ranges.passages) @ vectors.passage * np.float32(weights.passage)
+    if vectors.lexical is None:
+        lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
+    else:
+        lexical_scores = vectors.lexical.scores[ranges.passages] * np.float32(weights.lexical)
+    scored = ScoredPhrases(
+        first_rows=best.first_rows,
+        last_rows=best.last_rows,
+        passages=best.passages,
+        start=best.start * np.float32(weights.phrase),
+        end=best_end * np.float32(weights.phrase),
+        passage=passage_scores[range_numbers].astype(np.float32),
+        lexical=lexical_scores[range_numbers].astype(np.float32),
+        sparse=of_sparse * np.float32(weights.phrase),
+        score=np.zeros(len(rows), dtype=np.float32),
+    )
+    total = scored.start + scored.end + scored.passage + scored.lexical + scored.sparse
+    scored.score[:] = total
+    if unit in ("passage", "document"):
+        # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.
+        scored = scored.take(first_best_positions(scored.score, range_numbers))
+    return rank_phrases(scored, max(4096, 32 * n_places))
+
+
+def _sparse_products(
+    snapshot: Snapshot, rows: Int64, vectors: QueryVectors, weights: Weights
+) -> tuple[Float32, Float32] | None:
+    """Return the rows' weighted sparse scores as starts and ends, both float32 (r,); None where they do not count."""
+    if vectors.sparse is None or not len(rows):
+        return None
+    start, end = snapshot.sparse_scores(rows, vectors.sparse)
+    return start * np.float32(weights.sparse), end * np.float32(weights.sparse)
+
+
+def _inner_products(snapshot: Snapshot, rows: Int64, vectors: QueryVectors) -> tuple[Float32, Float32]:
+    """Return start·q_start and end·q_end of the rows, both float32 (r,), in blocks of bounded memory."""
+    targets = np.stack([vectors.start, vectors.end], axis=1)  # (d, 2)
+    scores = np.empty((len(rows), 2), dtype=np.float32)
+    for begin in range(0, len(rows), GATHER_ROWS):
+        block = slice(begin, begin + GATHER_ROWS)
+        scores[block] = snapshot.inner_products(rows[block], targets)
+    return np.ascontiguousarray(scores[:, 0]), np.ascontiguousarray(scores[:, 1])
