@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.tasks.answering import trimmed_span
+from adapters.tasks.evidence import trimmed_span
 from kbengine.corpus.normalise import norm
 from kbengine.search.query import Weights
 from kbengine.search.results import Hit

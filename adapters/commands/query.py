@@ -23,7 +23,7 @@ _SPAN = re.compile(r"\s*(\d+)\s*:\s*(\d+)\s*")
 
 
 @dataclass(frozen=True)
-class Typed:
+class QueryArguments:
     """What was typed to be asked: a text, or the fields of one task."""
 
     text: str | None = None
@@ -103,8 +103,8 @@ def query(
 
     if text is not None and text_option is not None:
         raise click.UsageError("the text was given twice: as TEXT and with --text")
-    typed = Typed(text if text_option is None else text_option, task, subject, relation, spans, turns)
-    named = named_requests(typed)
+    arguments = QueryArguments(text if text_option is None else text_option, task, subject, relation, spans, turns)
+    named = named_requests(arguments)
     options = AnswerOptions(
         k=k,
         unit=unit,
@@ -129,7 +129,7 @@ def query(
     )
 
 
-def named_requests(typed: Typed) -> list[tuple[str, TaskInput]]:
+def named_requests(arguments: QueryArguments) -> list[tuple[str, TaskInput]]:
     """Return the requests that were typed, each with a text to name it by.
 
     Raises:
@@ -139,41 +139,41 @@ def named_requests(typed: Typed) -> list[tuple[str, TaskInput]]:
     from kbengine.inputs import SEPARATOR, Dialogue, Slot
     from kbengine.text_form import input_of, mentions_of
 
-    task = _task_of(typed)
-    if typed.turns:
-        return [("\n".join(typed.turns), Dialogue(typed.turns))]
-    if typed.subject is not None and typed.relation is not None:
-        return [(f"{typed.subject} {SEPARATOR} {typed.relation}", Slot(typed.subject, typed.relation))]
-    if typed.text is None:
+    task = _task_of(arguments)
+    if arguments.turns:
+        return [("\n".join(arguments.turns), Dialogue(arguments.turns))]
+    if arguments.subject is not None and arguments.relation is not None:
+        return [(f"{arguments.subject} {SEPARATOR} {arguments.relation}", Slot(arguments.subject, arguments.relation))]
+    if arguments.text is None:
         raise click.UsageError("nothing to ask: give TEXT, --subject and --relation, --span with --text, or --turn")
-    if typed.spans:
-        requests = mentions_of(typed.text, [_span(span) for span in typed.spans])
+    if arguments.spans:
+        requests = mentions_of(arguments.text, [_span(span) for span in arguments.spans])
         return [(each.name, each) for each in requests]
-    texts = [line.rstrip("\n") for line in sys.stdin] if typed.text == "-" else [typed.text]
+    texts = [line.rstrip("\n") for line in sys.stdin] if arguments.text == "-" else [arguments.text]
     if task == "dialogue":  # a shell's plain quotes have no newline
         texts = [each.replace("\\n", "\n") for each in texts]
     return [(each, input_of(task, each)) for each in texts]
 
 
-def _task_of(typed: Typed) -> Task:
+def _task_of(arguments: QueryArguments) -> Task:
     """Return the task that the options speak of, which must be one."""
-    if (typed.subject is None) != (typed.relation is None):
+    if (arguments.subject is None) != (arguments.relation is None):
         raise click.UsageError("slot filling wants both --subject and --relation")
     said: dict[str, Task] = {}
-    if typed.subject is not None:
+    if arguments.subject is not None:
         said["--subject and --relation"] = "slot-filling"
-    if typed.spans:
+    if arguments.spans:
         said["--span"] = "entity-linking"
-    if typed.turns:
+    if arguments.turns:
         said["--turn"] = "dialogue"
     if len(said) > 1:
         raise click.UsageError(f"{' and '.join(said)} are of different tasks; ask one at a time")
-    if typed.text is not None and said and not typed.spans:
+    if arguments.text is not None and said and not arguments.spans:
         raise click.UsageError(f"a text and {next(iter(said))} were given; leave one of them out")
     of_options = next(iter(said.values()), None)
-    if typed.task is not None and of_options not in (None, typed.task):
-        raise click.UsageError(f"{next(iter(said))} is for {of_options}, --task says {typed.task}; leave one out")
-    return typed.task or of_options or "question"
+    if arguments.task is not None and of_options not in (None, arguments.task):
+        raise click.UsageError(f"{next(iter(said))} is for {of_options}, --task says {arguments.task}; leave one out")
+    return arguments.task or of_options or "question"
 
 
 def _weight(typed: str) -> tuple[str, float]:

@@ -20,8 +20,8 @@ from adapters.kilt.predicting import output_path, task_of_file
 from adapters.kilt.records import TaskRecord, read_gold
 from adapters.kilt.scoring import Scores, score_files
 from adapters.kilt.submission import Prediction, SubmissionWriter
-from adapters.tasks.answering import trimmed_span
 from adapters.tasks.defaults import PHRASE_TASKS
+from adapters.tasks.evidence import trimmed_span
 from adapters.tasks.provenance import PageProvenance
 from adapters.tasks.queries import task_query
 from kbengine.errors import InvalidOptionError, TaskInputError

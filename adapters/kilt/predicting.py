@@ -17,9 +17,9 @@ from adapters.kilt.submission import Prediction, SubmissionWriter
 from adapters.kilt.task_files import output_path as output_path
 from adapters.kilt.task_files import task_of_file as task_of_file
 from adapters.tasks.answerer import Answerer, AnswerOptions
-from adapters.tasks.answering import answer_of, provenance_of
 from adapters.tasks.defaults import MAX_INPUT_CHARS, MAX_TURNS
-from adapters.tasks.other_than_subject import impossible_object
+from adapters.tasks.evidence import answer_of, provenance_of
+from adapters.tasks.irreflexive import impossible_object
 from adapters.tasks.queries import left_out_turns, query_of
 from kbengine.corpus.normalise import norm
 from kbengine.errors import InvalidOptionError, QueryError, TaskInputError

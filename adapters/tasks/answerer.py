@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from adapters.errors import UnknownRelationError
-from adapters.tasks.answering import evidence_of
 from adapters.tasks.answers import Answer, NoAnswerReason, TaskAnswer
 from adapters.tasks.calibration import SETTING, Calibrations, calibrations_of
 from adapters.tasks.confidence import Confidence
 from adapters.tasks.defaults import DEFAULT_UNITS
+from adapters.tasks.evidence import evidence_of
 from adapters.tasks.queries import left_out_turns, query_of
 from adapters.tasks.retrieval import Retrieved, retrieve, shown_hits
 from kbengine.errors import InvalidOptionError, StateError, TaskInputError
@@ -107,13 +107,13 @@ class Answerer:
         queries = _queries(requests)
         for _ in range(MAX_RETRIES):
             calibrations = self.calibrations_for(options.encoder)
-            judges = [_judge(task_of(request), calibrations, options) for request in requests]
+            acceptances = [_acceptance(task_of(request), calibrations, options) for request in requests]
             weighted = _weighted(requests, queries, calibrations, options)
             found = retrieve(self._knowledge_base, requests, weighted, options)
             # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
             is_same_encoder = found[0].result.encoder == self._knowledge_base.encoder_for(options.encoder).fingerprint
             if is_same_encoder and self.calibrations_for(options.encoder) == calibrations:
-                return [_answer_of(*each, options=options) for each in zip(requests, found, judges, strict=True)]
+                return [_answer_of(*each, options=options) for each in zip(requests, found, acceptances, strict=True)]
         raise StateError(
             f"the knowledge base was calibrated, or its encoder replaced, {MAX_RETRIES} times during one call; "
             "try again"
@@ -125,7 +125,7 @@ class Answerer:
         Raises:
             InvalidOptionError: there are no probabilities to compare with it.
         """
-        _judge(task, self.calibrations_for(options.encoder), options)
+        _acceptance(task, self.calibrations_for(options.encoder), options)
 
     def search(self, requests: Sequence[TaskInput], options: SearchOptions | None = None) -> list[SearchResult]:
         """Return the hits of each request, in order, by the weights of its task: places, not distinct answers.
@@ -161,14 +161,14 @@ def _weighted(
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _Acceptance:
     """What decides about a request's answers: how probable they are, and how probable the best has to be."""
 
     confidence: Confidence | None
     threshold: float | None
 
 
-def _judge(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _Judge:
+def _acceptance(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _Acceptance:
     found = calibrations.tasks.get(task)
     why_not = None
     if found is None:
@@ -185,8 +185,8 @@ def _judge(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _J
                 f"a threshold of {options.threshold} was asked for {task} and there are no probabilities: {why_not}, "
                 "or leave the threshold out"
             )
-        return _Judge(None, None)
-    return _Judge(found.confidence, found.threshold if options.threshold is None else options.threshold or None)
+        return _Acceptance(None, None)
+    return _Acceptance(found.confidence, found.threshold if options.threshold is None else options.threshold or None)
 
 
 def _queries(requests: Sequence[TaskInput]) -> list[Query]:
@@ -202,11 +202,11 @@ def _queries(requests: Sequence[TaskInput]) -> list[Query]:
     return queries
 
 
-def _answer_of(request: TaskInput, found: Retrieved, judge: _Judge, *, options: AnswerOptions) -> TaskAnswer:
+def _answer_of(request: TaskInput, found: Retrieved, acceptance: _Acceptance, *, options: AnswerOptions) -> TaskAnswer:
     task, unit, result = task_of(request), found.query.unit, found.result
     probabilities: Sequence[float | None] = [None] * len(found.groups)
-    if judge.confidence is not None:
-        probabilities = found.probabilities(judge.confidence)
+    if acceptance.confidence is not None:
+        probabilities = found.probabilities(acceptance.confidence)
     answers = tuple(
         Answer(
             rank=rank,
@@ -223,14 +223,14 @@ def _answer_of(request: TaskInput, found: Retrieved, judge: _Judge, *, options: 
     reason: NoAnswerReason | None = None
     if not answers:
         reason = "nothing_found"
-    elif judge.threshold is not None and (answers[0].probability or 0.0) < judge.threshold:
+    elif acceptance.threshold is not None and (answers[0].probability or 0.0) < acceptance.threshold:
         reason = "below_threshold"
     return TaskAnswer(
         task=task,
         status="answered" if reason is None else "no_answer",
         reason=reason,
         answers=answers,
-        threshold=judge.threshold,
+        threshold=acceptance.threshold,
         generation=result.generation,
         encoder=result.encoder,
         n_query_tokens=result.n_query_tokens,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from adapters.tasks.answering import trimmed_span
+from adapters.tasks.evidence import trimmed_span
 from kbengine.corpus.normalise import norm
 from kbengine.search.query import Unit
 from kbengine.search.results import Hit

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from adapters.tasks.confidence import Confidence, features_of
 from adapters.tasks.grouping import Group, answer_key, groups_of, searched_unit
-from adapters.tasks.other_than_subject import impossible_object
+from adapters.tasks.irreflexive import impossible_object
 from kbengine.inputs import TaskInput
 from kbengine.search.query import Query, SearchOptions, Unit
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from adapters.kilt.downstream import answer_scores
 from adapters.kilt.retrieval import PAGE_KEYS, r_precision
-from adapters.tasks.answering import answer_of
 from adapters.tasks.defaults import TASK_WEIGHTS
+from adapters.tasks.evidence import answer_of
 from adapters.tuning.tuning_files import GoldRow, TaskFile
 from kbengine.errors import InvalidOptionError
 from kbengine.learning.tuning.candidates import PHRASES_ALONE

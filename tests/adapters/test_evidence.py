@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.tasks.answering import answer_of, provenance_of, trimmed_span
+from adapters.tasks.evidence import answer_of, provenance_of, trimmed_span
 from kbengine.search.results import PassageRef
 from kbengine.span import Span
 from tests.adapters.fake_knowledge_base import PASSAGE, hit

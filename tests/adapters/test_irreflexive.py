@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.tasks.answerer import Answerer, AnswerOptions
-from adapters.tasks.other_than_subject import IRREFLEXIVE, impossible_object
+from adapters.tasks.irreflexive import IRREFLEXIVE, impossible_object
 from adapters.tasks.relations import RelationTable
 from kbengine.inputs import Question, Slot
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
