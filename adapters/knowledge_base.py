@@ -21,6 +21,7 @@ from kbengine.search.results import SearchResult
 from kbengine.text_form import input_of
 
 if TYPE_CHECKING:
+    from kbengine.build.sync import SyncReport
     from kbengine.corpus.document import CorpusDocument
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
@@ -295,6 +296,65 @@ class KnowledgeBase:
             StorageFullError: no space; nothing was changed.
         """
         return self._engine.add(documents, replace=replace)
+
+    def sync(
+        self,
+        corpus: str | Path | Sequence[str | Path],
+        *,
+        source: str | None = None,
+        prefix: str = "",
+        format: str | None = None,
+        skip_bad: bool = False,
+        adopt: bool = False,
+        allow_empty: bool = False,
+        delete_most: bool = False,
+        dry_run: bool = False,
+        progress: bool = True,
+    ) -> SyncReport:
+        """Keep the documents of a folder or feed in step with it: add what is new, replace changed, delete gone ones.
+
+        >>> places = new_folder.with_name("places")
+        >>> places.mkdir()
+        >>> n = (places / "ulm.txt").write_text("Ulm lies on the Danube.")
+        >>> kb.sync(places).added
+        ['ulm.txt']
+        >>> kb.sync(places).unchanged
+        1
+        >>> kb.delete(["ulm.txt"]).documents_deleted
+        1
+
+        Args:
+            corpus: a folder or a file in any format that `kbengine build` reads, or several.
+            source: its name; by default its absolute path. Documents of other sources are not touched.
+            prefix: put before the id of each document.
+            format: of all files; by default each one's own is detected.
+            skip_bad: pass over records of a feed that cannot be read; nothing is deleted then.
+            adopt: take over documents of the same id that came from elsewhere.
+            allow_empty: delete all documents of the source if it is empty or not there.
+            delete_most: delete more than half of the source's documents.
+            dry_run: only compare.
+            progress: show progress on stderr.
+
+        Raises:
+            EmptyCorpusError: the source is empty or not there, and `allow_empty` is not set.
+            CorpusError: it cannot be read, or so much is gone that it has to be confirmed.
+            DuplicateDocumentError: a document of the same id came from elsewhere, and `adopt` is not set.
+            LockedError: another process is writing.
+        """
+        from kbengine.build.builder import CorpusOptions
+        from kbengine.build.sync import SyncOptions
+        from kbengine.progress import progress_for_terminal
+
+        given = [corpus] if isinstance(corpus, str | Path) else corpus
+        options = SyncOptions(
+            CorpusOptions(tuple(map(Path, given)), format, skip_bad, source, prefix),
+            adopt=adopt,
+            allow_empty=allow_empty,
+            delete_most=delete_most,
+            dry_run=dry_run,
+        )
+        with progress_for_terminal(quiet=not progress) as sink:
+            return self._engine.sync(options, progress=sink)
 
     def delete(self, doc_ids: Sequence[str]) -> Commit:
         """Delete documents; none of them is in an answer from the next question on.

@@ -256,9 +256,11 @@ def _create(
 
 
 def _would_create(options: SyncOptions) -> SyncReport:
+    began = time.perf_counter()
     reading = options.corpus.read()
     added = [document.doc_id for document, _ in reading]
-    return SyncReport(options.source, added, dry_run=True, corpus=reading.report)
+    elapsed_s = time.perf_counter() - began
+    return SyncReport(options.source, added, dry_run=True, corpus=reading.report, elapsed_s=elapsed_s)
 
 
 def _of_others(foreign: Mapping[str, str | None], path: Path) -> str:
