@@ -77,7 +77,7 @@ class KnowledgeBase:
     def open(
         cls, path: str | Path, encoder: Encoder | str | None = None, *, options: KnowledgeBaseOptions | None = None
     ) -> KnowledgeBase:
-        """Return the knowledge base in the directory `path`, ready to answer.
+        """Open the knowledge base in the directory `path`, ready to answer.
 
         Args:
             path: the directory.
@@ -153,7 +153,7 @@ class KnowledgeBase:
         key_of: KeyOf | None = None,
         **changes: Any,
     ) -> SearchResult | list[SearchResult]:
-        """Return the answer to one query, or a list of answers to a list of queries, in order.
+        """Search for one query, or for a list of queries: an answer for each, in order.
 
         Args:
             query: a question, a `Query` (`adapters.tasks.queries` makes those of the tasks), or a sequence of them.
@@ -218,7 +218,7 @@ class KnowledgeBase:
     def add(
         self, documents: Iterable[CorpusDocument | Mapping[str, Any]], *, replace: bool = True, op_id: str | None = None
     ) -> Commit:
-        """Return the commit that added the documents; they are durable and found from the next query on.
+        """Add documents; they are durable and found from the next query on.
 
         Args:
             documents: `CorpusDocument`s, or mappings with `id`, `title`, `text` (a string, paragraphs split at blank
@@ -246,7 +246,7 @@ class KnowledgeBase:
         return commit
 
     def sync(self, options: SyncOptions, *, progress: ProgressSink | None = None) -> SyncReport:
-        """Return what was done to bring the documents of a folder or feed in step with it: added, replaced, deleted.
+        """Bring the documents of a folder or feed in step with it: added, replaced, deleted.
 
         Raises:
             CorpusError: it cannot be read, is empty, or has lost so much that it has to be confirmed (`SyncOptions`).
@@ -261,7 +261,7 @@ class KnowledgeBase:
             )
 
     def delete(self, doc_ids: Sequence[str], *, op_id: str | None = None) -> Commit:
-        """Return the commit that deleted the documents: none of them is in an answer from the next query on.
+        """Delete documents: none of them is in an answer from the next query on.
 
         Raises:
             UnknownDocumentError: an id is not there; then nothing is deleted.
@@ -309,7 +309,7 @@ class KnowledgeBase:
         replace: bool = False,
         op_id: str | None = None,
     ) -> AliasChange:
-        """Return what the commit did that gave a document other names; they are used from the next query on.
+        """Give a document other names; they are used from the next query on.
 
         Args:
             doc_id: the document.
@@ -337,7 +337,7 @@ class KnowledgeBase:
         source: AliasSource | None = None,
         op_id: str | None = None,
     ) -> AliasChange:
-        """Return what the commit did that took other names from a document: these, or all of them for None.
+        """Take other names from a document: these, or all of them for None.
 
         Raises:
             UnknownDocumentError: no document has the id.

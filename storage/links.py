@@ -142,7 +142,7 @@ def links_to(connection: Connection, doc_id: str, title: str, anchors: Sequence[
 
 
 def count_anew(connection: Connection) -> LinkCounts:
-    """Return what was counted; every alias with source "anchor" was made anew from all links.
+    """Make every alias with source "anchor" anew from all links, and return what was counted.
 
     The counting is SQLite's and spills to disk, so memory does not grow with the number of links.
     """

@@ -59,7 +59,7 @@ _MAX_RETRIES = 20
 
 
 class KBReader(RecordReader):
-    """A knowledge base opened for reading; safe to share between threads; use it as a context manager.
+    """Read a knowledge base: snapshots, documents, names; safe to share between threads; a context manager.
 
     Attributes:
         damaged: What is wrong with segments that were left out (only with `allow_damaged`): answers are then
@@ -101,7 +101,7 @@ class KBReader(RecordReader):
         defer_rows: int = DEFER_ROWS,
         index_device: IndexDevice = "cpu",
     ) -> KBReader:
-        """Return the reader of a knowledge base.
+        """Open a knowledge base for reading.
 
         Args:
             path: Its directory.

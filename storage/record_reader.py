@@ -30,7 +30,7 @@ _STREAM_ROWS = 500
 
 
 class RecordReader:
-    """What can be asked of a knowledge base's database; `KBReader` adds snapshots to search in.
+    """Read documents, passages and names from a knowledge base's database; `KBReader` adds snapshots.
 
     Attributes:
         path: The knowledge base's directory.

@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 
 from storage import schema
+from storage.addition import PlacedPassage, segment_arrays
 from storage.ann_setup import AnnSetup
 from storage.catalog import (
     Generation,
@@ -25,7 +26,6 @@ from storage.creation import remove_leftovers
 from storage.database import database_path, wal_path
 from storage.errors import CorruptError, InvalidOptionError
 from storage.findings import Findings
-from storage.intake import PlacedPassage, segment_arrays
 from storage.lock import WriterLock
 from storage.records import Commit, NewPassage, StoredPassage
 from storage.reindexing import ReindexRequest, reindex

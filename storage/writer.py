@@ -18,6 +18,7 @@ from types import TracebackType
 from sqlalchemy import insert
 
 from storage import schema
+from storage.addition import check_documents, common_scales, prepare_batch, segment_arrays
 from storage.alias_changes import AliasChange, add_aliases, change_names, count_links, delete_aliases
 from storage.alias_records import AliasSource, NewAlias
 from storage.ann_setup import AnnSetup, read_setup
@@ -44,7 +45,6 @@ from storage.errors import (
 )
 from storage.field_rows import delete_fields, insert_fields
 from storage.index_kind import DEFAULT_KIND
-from storage.intake import check_documents, common_scales, prepare_batch, segment_arrays
 from storage.links import LinkCounts
 from storage.lock import WriterLock
 from storage.merging import MAX_ROWS, merge_and_commit, plan_groups, plan_merge, segment_size
@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 class KBWriter:
-    """The one writer of a knowledge base; safe to share between threads; use it as a context manager.
+    """Write to a knowledge base, as the only one; safe to share between threads; a context manager.
 
     Holds `writer.lock` until `close()`. Small segments are merged in a background thread while it is open.
     """

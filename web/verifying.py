@@ -48,7 +48,7 @@ class Verification:
         return self._state
 
     def start(self) -> VerifyState:
-        """Return the state after a verification was begun, unless one is running."""
+        """Begin a verification, unless one is running, and return the state."""
         with self._lock:
             if self._state.state != "running":
                 self._state = replace(self._state, state="running", started_at=_now(), finished_at=None, problem=None)

@@ -92,7 +92,7 @@ class Answerer:
         return known[fingerprint]
 
     def answer(self, requests: Sequence[TaskInput], options: AnswerOptions | None = None) -> list[TaskAnswer]:
-        """Return one result per request, in order; each is what the request would get alone.
+        """Answer each request, in order; each result is what the request would get alone.
 
         Raises:
             TaskInputError: a request has not the form that its task wants.

@@ -44,7 +44,7 @@ def import_aliases(
     skip_bad: bool = False,
     progress: ProgressSink | None = None,
 ) -> AliasImportReport:
-    """Return what was done to store the aliases of the files.
+    """Store the aliases of the files and return what was done.
 
     A name that its document has from the same source already gets the new prior and count, so importing a file again
     changes nothing.

@@ -98,7 +98,7 @@ def build(
     ann: Mapping[str, str | int] | None = None,
     progress: ProgressSink | None = None,
 ) -> BuildReport:
-    """Return what was done to make a knowledge base of the corpus in the directory `path`.
+    """Build a knowledge base of the corpus in the directory `path`, or go on with an interrupted build.
 
     Every chunk of about two thousand passages is durable when the next begins; interrupted, the same call goes on
     where it stopped. Until it is done the directory answers no query.
@@ -134,7 +134,7 @@ def build(
 
 
 def finish(writer: KBWriter, progress: ProgressSink) -> LinkCounts:
-    """Return what was counted in bringing a build to its end, whose documents are all there."""
+    """Bring a build to its end, whose documents are all there, and return what was counted."""
     progress.begin("counting links", None, "")
     links = writer.count_links()
     progress.begin("merging and clustering", None, "")
@@ -160,7 +160,7 @@ def add_corpus(
     encoder: Encoder,
     progress: ProgressSink | None = None,
 ) -> BuildReport:
-    """Return what was done to add the corpus to the knowledge base; documents with an id it holds are replaced.
+    """Add the corpus to the knowledge base; documents with an id it holds are replaced.
 
     Raises:
         CorpusError: a record cannot be read (unless `corpus.skip_bad`); chunks before it stay added.
@@ -181,7 +181,7 @@ def add_documents(
     encoder: Encoder,
     progress: ProgressSink | None = None,
 ) -> BuildReport:
-    """Return what was done to add documents of a corpus; those with an id that is there are replaced.
+    """Add documents of a corpus; those with an id that is there are replaced.
 
     While the knowledge base is being built each chunk chooses its tokens by itself, as in `build`.
 

@@ -75,7 +75,7 @@ class ReindexReport:
 def reindex(
     path: Path, options: ReindexOptions, *, out: Path | None = None, progress: ProgressSink | None = None
 ) -> ReindexReport:
-    """Return what was done to change the knowledge base in `path`, or to make a changed copy of it in `out`.
+    """Change the index of the knowledge base in `path`, or make a changed copy of it in `out`.
 
     Tokens to keep are chosen by the filter logits that are stored with them; their ids stay what they were. The change
     is one commit: killed before it, everything is as it was (a copy is not there), and the same call starts again.

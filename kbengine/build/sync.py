@@ -123,7 +123,7 @@ class SyncReport:
 def sync(
     path: Path, options: SyncOptions, *, encoder: Callable[[], Encoder], progress: ProgressSink | None = None
 ) -> SyncReport:
-    """Return what was done to bring the knowledge base in `path` in step with the source; it is made if there is none.
+    """Bring the knowledge base in `path` in step with the source; it is made if there is none.
 
     Args:
         path: the knowledge base's directory.
@@ -157,7 +157,7 @@ def sync_into(
     encoder: Callable[[], Encoder],
     progress: ProgressSink | None = None,
 ) -> SyncReport:
-    """Return what was done to bring an open knowledge base in step with the source; see `sync`."""
+    """Bring an open knowledge base in step with the source; see `sync`."""
     began = time.perf_counter()
     report = _compared(reader, options, progress)
     wanted = set() if options.dry_run else {*report.added, *report.changed}

@@ -35,7 +35,7 @@ def read_corpus(
     anchors: bool = False,
     change: Callable[[CorpusDocument], CorpusDocument] | None = None,
 ) -> CorpusReading:
-    """Return an iterator of (document, position) over all paths in order, in bounded memory, with a `.report`.
+    """Read documents from all paths in order, in bounded memory: (document, position) pairs, with a `.report`.
 
     Missing paths and unknown formats are refused here, everything else when it is met.
 

@@ -112,7 +112,7 @@ class Encoder:
         dtype: DTypeChoice = "auto",
         prepack: bool = True,
     ) -> Encoder:
-        """Return the encoder of a bundled model or of a model directory.
+        """Load the encoder of a bundled model or of a model directory.
 
         Args:
             name_or_path: name of a bundled model, or a directory; `./name` for one called like a bundled model.
@@ -226,7 +226,7 @@ class Encoder:
     def encode_passages(
         self, passages: Sequence[PassageText], *, progress: Callable[[int], None] | None = None
     ) -> list[PassageVectors]:
-        """Return each passage's vectors, in order.
+        """Encode passages: each one's vectors, in order.
 
         Passages are sorted by length inside: give some 2,000 at once for speed, not a corpus. Long ones are cut into
         overlapping windows; each token comes out once, from the window in which it is most central.
@@ -252,7 +252,7 @@ class Encoder:
         return join_windows(tokens, inputs, [value for value in encoded if value is not None], self.sparse)
 
     def encode_queries(self, inputs: Sequence[TaskInput], *, truncate: bool = False) -> QueryVectors:
-        """Return the vectors of queries of any mixture of kinds, in order; float32 throughout.
+        """Encode queries of any mixture of kinds: their vectors, in order; float32 throughout.
 
         Args:
             inputs: questions, slots, mentions, dialogues.

@@ -109,7 +109,7 @@ def store_tuned(
     tasks: tuple[str, ...],
     report: Mapping[str, Any],
 ) -> TunedInfo:
-    """Return what was stored with the knowledge base under the name; searches use it from the next one on.
+    """Store an encoder with the knowledge base under the name; searches use it from the next one on.
 
     Args:
         path: the knowledge base.

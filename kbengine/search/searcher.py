@@ -55,7 +55,7 @@ class Searcher:
     def search(
         self, queries: Sequence[Query], options: SearchOptions, *, key_of: KeyOf | None = None
     ) -> list[SearchResult]:
-        """Return one result per query, in order; each is what the query would get alone.
+        """Search for each query, in order; each result is what the query would get alone.
 
         Timings are those of the whole call, not divided by the number of queries.
 

@@ -40,7 +40,7 @@ def documents() -> Response:
 
 @body(*FORM_TYPES, max_bytes=limits.BULK_BODY_BYTES)
 def add() -> BaseResponse:
-    """Return the way to the added documents, or the form again with what is wrong in it."""
+    """Add documents and lead to them, or show the form again with what is wrong in it."""
     engine = current_service().engine
     request.max_form_memory_size = limits.BULK_BODY_BYTES
     form = request.form
@@ -87,7 +87,7 @@ def document() -> Response:
 
 @body(*FORM_TYPES)
 def delete() -> BaseResponse:
-    """Return the way back after the document was deleted; it can be brought back for a while."""
+    """Delete the document and lead back; it can be brought back for a while."""
     engine = current_service().engine
     document = document_copy(engine.knowledge_base, request.form.get("id", ""))
     commit = engine.writes.run(engine.knowledge_base.delete, [document.doc_id])
@@ -98,7 +98,7 @@ def delete() -> BaseResponse:
 
 @body(*FORM_TYPES)
 def restore() -> BaseResponse:
-    """Return the way to the document that was deleted, now stored again."""
+    """Store the deleted document again and lead to it."""
     engine, kept = current_service().engine, current_page_state().recently_deleted
     token = request.form.get("token", "")
     deleted = kept.find(token)

@@ -51,7 +51,7 @@ def other_names(kb: KnowledgeBase, doc_id: str) -> tuple[OtherName, ...]:
 
 @body(*FORM_TYPES)
 def add_name() -> BaseResponse:
-    """Return the way back to the document, which has one more name now."""
+    """Give the document one more name and lead back to it."""
     doc_id = request.form.get("id", "")
     engine = current_service().engine
     engine.writes.run(engine.knowledge_base.add_aliases, doc_id, [request.form.get("name", "").strip()], replace=True)
@@ -60,7 +60,7 @@ def add_name() -> BaseResponse:
 
 @body(*FORM_TYPES)
 def remove_name() -> BaseResponse:
-    """Return the way back to the document, which has one name less now."""
+    """Take a name from the document and lead back to it."""
     doc_id = request.form.get("id", "")
     engine = current_service().engine
     engine.writes.run(engine.knowledge_base.delete_aliases, doc_id, [request.form.get("name", "")])

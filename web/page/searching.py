@@ -86,7 +86,7 @@ def ask() -> Response:
 @access("read")
 @body(*FORM_TYPES)
 def ask_long() -> BaseResponse:
-    """Return the way to the address that holds the posted form; where that were too long, the answers themselves."""
+    """Lead to the address that holds the posted form, or answer at once where that were too long."""
     form = read_form(request.form)
     address = form.address()
     return redirect(address, 303) if len(address) <= MAX_ADDRESS_CHARS else _asked(form)

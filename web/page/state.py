@@ -53,7 +53,7 @@ def status() -> Response:
 @access("admin")
 @body(*FORM_TYPES)
 def verify() -> BaseResponse:
-    """Return the way back to the state; every byte is being checked meanwhile."""
+    """Begin to check every byte and lead back to the state."""
     current_service().engine.verification.start()
     return redirect(url_for("page.status", _anchor="verify"), 303)
 

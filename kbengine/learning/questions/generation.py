@@ -58,7 +58,7 @@ def generate_questions(
     overwrite: bool = False,
     progress: ProgressSink | None = None,
 ) -> WrittenQuestions:
-    """Return what was written to `out`: the questions of a corpus as KILT rows; see `write_questions`.
+    """Write the questions of a corpus to `out` as KILT rows; see `write_questions`.
 
     Raises:
         EncoderError: the generator or the reader cannot be loaded.

@@ -82,7 +82,7 @@ def write_questions(
     overwrite: bool = False,
     progress: ProgressSink | None = None,
 ) -> WrittenQuestions:
-    """Return what was written: one KILT row a question, in the order of the corpus.
+    """Write one KILT row a question, in the order of the corpus, and return what was written.
 
     The file appears under its name when it is complete; with the suffix .gz it is compressed, the same bytes for the
     same rows. Until then rows are in `OUT.partial` and the place reached in `OUT.partial.json`.
