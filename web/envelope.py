@@ -35,6 +35,7 @@ def _search_json(result: SearchResult) -> dict[str, Any]:
         "reason": None if answers else "nothing_found",
         "answers": answers,
         "threshold": None,
+        "answerable": None,
         "mention": None,
         "generation": result.generation,
         "encoder": result.encoder,

@@ -35,7 +35,7 @@ from adapters.tasks.calibration import (
     calibrations_of,
     with_task,
 )
-from adapters.tasks.confidence import features_of, shares_of
+from adapters.tasks.confidence import shares_of
 from adapters.tasks.defaults import DEFAULT_UNITS, MAX_INPUT_CHARS, PHRASE_TASKS, TASK_WEIGHTS
 from adapters.tasks.grouping import Group
 from adapters.tasks.queries import query_of
@@ -144,6 +144,7 @@ def calibrate(
         confidence=fit.confidence,
         threshold=fit.threshold,
         threshold_for=options.threshold_for,
+        answerable_threshold=fit.answerable_threshold,
         report=_report(knowledge_base, rows, weight_fit, fit),
     )
 
@@ -192,6 +193,20 @@ def _weight_fit(
     return fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
 
 
+def judge_records(
+    knowledge_base: KnowledgeBase,
+    records: Sequence[TaskRecord],
+    task: Task,
+    *,
+    progress: ProgressSink | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> list[Judgement]:
+    """Return the features of the answers to each record by the task's default weights, and which are right."""
+    tell = notice or _ignore
+    rows = _asked(records, task, tell)
+    return _judged(knowledge_base, None, task, rows, TASK_WEIGHTS[task], progress or NoProgress(), tell)
+
+
 def store(knowledge_base: KnowledgeBase, calibration: TaskCalibration) -> None:
     """Store the calibration with the knowledge base: a commit, after which every reader answers by it."""
     knowledge_base.set_setting(SETTING, with_task(knowledge_base.setting(SETTING), calibration))
@@ -221,6 +236,14 @@ def _rows(path: Path, task: Task, options: CalibrateOptions, notice: Callable[[s
     if len(records) > options.rows:
         drawn = sorted(random.Random(options.seed).sample(range(len(records)), options.rows))
         records = [records[i] for i in drawn]
+    rows = _asked(records, task, notice)
+    if not rows:
+        raise CalibrationError(f"{path} holds no record that can be asked as {task}; check the file and --task")
+    return rows
+
+
+def _asked(records: Sequence[TaskRecord], task: Task, notice: Callable[[str], None]) -> list[_Row]:
+    """Return what the records ask; those that ask nothing are told of."""
     rows = []
     for record in records:
         try:
@@ -230,8 +253,6 @@ def _rows(path: Path, task: Task, options: CalibrateOptions, notice: Callable[[s
             rows.append(_Row(record, asked, query_of(asked)))
         except (TaskInputError, UnknownRelationError) as error:
             notice(f"left out: {record.file}:{record.line}: {error.message:.300}")
-    if not rows:
-        raise CalibrationError(f"{path} holds no record that can be asked as {task}; check the file and --task")
     return rows
 
 
@@ -312,10 +333,9 @@ def _in_batches(
 def _judgement(task: Task, record: TaskRecord, found: Retrieved) -> Judgement:
     # Of the first round alone, as where the probabilities are used.
     groups = found.groups[: found.round_ends[0]]
-    features = features_of(found.query, found.query.unit, groups)[:JUDGED_ANSWERS]
     is_right = _right_answers(task, record)
     return Judgement(
-        features=features,
+        features=found.features()[:JUDGED_ANSWERS],
         is_right=np.asarray([is_right(group) for group in groups[:JUDGED_ANSWERS]], dtype=np.bool_),
         share=shares_of(groups)[0] if groups else 0.0,
         has_gold=bool(record.answers()) if task in PHRASE_TASKS else any(_gold_pages(record)),

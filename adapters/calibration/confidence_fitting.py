@@ -1,4 +1,4 @@
-"""Fitting the probability of answers: logistic regression, judged on the half it was not fitted on, and a threshold."""
+"""Fitting the probability of answers: logistic regression, judged on the half it was not fitted on, and thresholds."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ MIN_RECORDS = 30
 """Fewer say nothing about ten features."""
 MIN_ANSWERED = 10
 """Answers above a threshold that a precision is believed from."""
+MIN_UNANSWERABLE = 30
+"""Records without a right answer from which on it is learned what such questions look like."""
+MAX_LOST = 0.01
+"""Share of the right answers that may be refused so that questions without one are."""
+MAX_ANSWERABLE_THRESHOLD = 0.5
+"""What is more likely answerable than not is never refused."""
+ANSWERABLE_STRENGTH = 0.1
+"""Inverse strength of the penalty of the model of what is answerable: questions differ more than answers do."""
 _PRECISION = re.compile(r"(precision|coverage)=([0-9.]+)")
 
 
@@ -66,10 +74,11 @@ class ThresholdRule:
 
 @dataclass(frozen=True)
 class ConfidenceFit:
-    """The fitted model, the threshold, and how good both are on answers that they were not fitted on."""
+    """The fitted model, the thresholds, and how good they are on answers that they were not fitted on."""
 
     confidence: Confidence
     threshold: float | None
+    answerable_threshold: float | None
     report: dict[str, Any]
 
 
@@ -77,7 +86,10 @@ def fit_confidence(judgements: Sequence[Judgement], rule: ThresholdRule, *, seed
     """Return the probability model fitted on all records, and its figures from fitting on one half for the other.
 
     The records are halved at random; each half gets the probabilities of the model of the other half. These give the
-    reported Brier score, calibration error, bins and threshold. The model that is kept is fitted on all records.
+    reported Brier score, calibration error, bins and thresholds. The model that is kept is fitted on all records.
+
+    Where enough records have no right answer, whether there is one gets a model and a threshold of its own: the
+    highest, up to a half, at which no more than `MAX_LOST` of the right answers are refused.
 
     Raises:
         CalibrationError: too few records, all or none of the answers right, or the threshold asked for is not reached.
@@ -96,13 +108,16 @@ def fit_confidence(judgements: Sequence[Judgement], rule: ThresholdRule, *, seed
             "tell apart; check the gold answers and the task, or give harder records"
         )
     halves = np.random.default_rng(seed).permutation(len(answered)) % 2
-    held_out = np.zeros(len(answered))
+    held_out, answerable = np.zeros(len(answered)), np.ones(len(answered))
     for half in (0, 1):
         model = _fit([each for each, of in zip(answered, halves, strict=True) if of != half])
         for i in np.flatnonzero(halves == half):
-            held_out[i] = model.probabilities(answered[i].features[:1])[0]
+            held_out[i] = model.probabilities(answered[i].features)[0]
+            answerable[i] = model.answerable_probability(answered[i].features)
+    has_gold = np.asarray([each.has_gold for each in answered])
     n_gold = sum(each.has_gold for each in judgements)
     threshold = choose_threshold(held_out, is_right, n_gold, rule)
+    fitted = _fit(answered)
     report = {
         "records": len(judgements),
         "without_answer": len(judgements) - len(answered),
@@ -111,7 +126,20 @@ def fit_confidence(judgements: Sequence[Judgement], rule: ThresholdRule, *, seed
         "after": figures_of(held_out, is_right),
         "at_threshold": figures_at(held_out, is_right, n_gold, threshold or 0.0),
     }
-    return ConfidenceFit(_fit(answered), threshold, report)
+    answerable_threshold = None
+    if fitted.answerable is not None:
+        of_right = answerable[has_gold & is_right]
+        answerable_threshold = _rounded_down(min(float(np.quantile(of_right, MAX_LOST)), MAX_ANSWERABLE_THRESHOLD))
+        report["answerable"] = refused_at(answerable, has_gold, is_right, answerable_threshold)
+    return ConfidenceFit(fitted, threshold, answerable_threshold, report)
+
+
+def refused_at(answerable: Float64, has_gold: Bool, is_right: Bool, threshold: float) -> dict[str, float]:
+    """Return which shares are refused: of questions without an answer, of those with one, of right answers."""
+    refused = answerable < threshold
+    groups = {"unanswerable": ~has_gold, "answerable": has_gold, "right": has_gold & is_right}
+    shares = {f"refused_{name}": float(refused[group].mean()) for name, group in groups.items() if group.any()}
+    return {name: round(share, 4) for name, share in shares.items()}
 
 
 def choose_threshold(probabilities: Float64, is_right: Bool, n_gold: int, rule: ThresholdRule) -> float | None:
@@ -164,24 +192,31 @@ def figures_at(probabilities: Float64, is_right: Bool, n_gold: int, threshold: f
 
 def _fit(judgements: Sequence[Judgement]) -> Confidence:
     best = np.stack([each.features[0] for each in judgements])
-    others = np.concatenate([each.features[1:] for each in judgements])
     mean = best.mean(axis=0)
     scale = best.std(axis=0)
     scale[scale == 0] = 1.0
+    answerable = None
+    has_gold = np.asarray([each.has_gold for each in judgements])
+    if MIN_UNANSWERABLE // 2 <= (~has_gold).sum() < len(judgements):  # one half of the records has half of them
+        answerable = _logistic((best - mean) / scale, has_gold, strength=ANSWERABLE_STRENGTH)
+        judgements = [each for each in judgements if each.has_gold]
+        best = best[has_gold]
+    others = np.concatenate([each.features[1:] for each in judgements])
     return Confidence(
         mean=tuple(mean.tolist()),
         scale=tuple(scale.tolist()),
         best=_logistic((best - mean) / scale, np.asarray([bool(each.is_right[0]) for each in judgements])),
         others=_logistic((others - mean) / scale, np.concatenate([each.is_right[1:] for each in judgements])),
+        answerable=answerable,
     )
 
 
-def _logistic(features: Float64, is_right: Bool) -> Logistic:
+def _logistic(features: Float64, is_right: Bool, *, strength: float = 1.0) -> Logistic:
     """Return the fitted model; where all answers are right or all wrong, one probability for all, never 0 or 1."""
     n_right = int(is_right.sum())
     if n_right in (0, len(is_right)):
         return Logistic((0.0,) * len(FEATURES), math.log((n_right + 0.5) / (len(is_right) - n_right + 0.5)))
-    model = linear_model().LogisticRegression(C=1.0, max_iter=1000).fit(features, is_right)
+    model = linear_model().LogisticRegression(C=strength, max_iter=1000).fit(features, is_right)
     return Logistic(tuple(float(value) for value in model.coef_[0]), float(model.intercept_[0]))
 
 

@@ -62,6 +62,8 @@ def demo_asker(output: Output) -> Callable[[KnowledgeBase, Task, str], None]:
 
 def why_none(answer: TaskAnswer) -> str:
     """Return why there is no answer, in words."""
+    if answer.reason == "unanswerable":
+        return "the knowledge base seems to hold no answer (--threshold 0 answers anyway); the candidates:"
     if answer.reason == "below_threshold":
         return (
             f"the best candidate has probability {answer.answers[0].probability:.2f}, "

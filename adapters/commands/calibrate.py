@@ -104,8 +104,8 @@ def fit(
 
 
 def show_stored(output: Output, kb: Path, task: Task | None, plot: Path | None, *, encoder: str | None = None) -> None:
-    """Write the calibrations that are stored and in force; those that are not are told of on stderr."""
-    from adapters.tasks.calibration import SETTING, calibrations_of
+    """Write the calibrations that are stored, those that ship where none is; stored ones not in force go to stderr."""
+    from adapters.tasks.calibration import SETTING, calibrations_of, stored_calibrations
     from storage.reader import KBReader
     from storage.tuned_files import read_tuned
 
@@ -113,14 +113,17 @@ def show_stored(output: Output, kb: Path, task: Task | None, plot: Path | None, 
         fingerprint = reader.settings.encoder_fingerprint
         if encoder is not None:
             fingerprint = str(read_tuned(kb, encoder).facts["fingerprint"])
-        stored = calibrations_of(reader.setting(SETTING), encoder=fingerprint)
+        stored = stored_calibrations(reader.setting(SETTING), encoder=fingerprint)
+    in_force = stored.tasks or calibrations_of(None, encoder=fingerprint).tasks
     for sentence in stored.notices:
         _tell(sentence)
-    found = [each for each in stored.tasks.values() if task in (None, each.task)]
+    found = [each for each in in_force.values() if task in (None, each.task)]
     if not found and not output.as_json:
-        output.line("no calibration is stored; fit one with 'kbengine calibrate DEV.jsonl'")
+        output.line(
+            "no calibration is stored and none ships with the encoder; fit one with 'kbengine calibrate DEV.jsonl'"
+        )
     if plot is not None and len(found) != 1:
-        raise click.UsageError(f"--plot shows one task, {len(found)} are stored; pass --task")
+        raise click.UsageError(f"--plot shows one task, {len(found)} are in force; pass --task")
     for each in found:
         show_calibration(output, each)
         if plot is not None:
@@ -134,7 +137,9 @@ def forget(kb: Path, task: Task | None) -> None:
 
     with KBWriter.open(kb) as writer:
         writer.set_setting(SETTING, without_task(writer.get_setting(SETTING), task))
-    click.echo(f"forgotten: the calibration of {task or 'all tasks'}; default weights, no threshold", err=True)
+    click.echo(
+        f"forgotten: the calibration of {task or 'all tasks'}; what ships with the encoder counts again", err=True
+    )
 
 
 def show_calibration(output: Output, found: TaskCalibration) -> None:
@@ -147,7 +152,8 @@ def show_calibration(output: Output, found: TaskCalibration) -> None:
         {
             "task": found.task,
             "files": dict(found.report["files"]),
-            "fitted_at": f"{found.report['created_at']}, generation {found.report['generation']}",
+            "fitted_at": f"{found.report['created_at']}, "
+            + (f"generation {found.report['generation']}" if found.report["generation"] else "ships with the encoder"),
             "weights": f"phrase {found.weights.phrase:g}, passage {found.weights.passage:g}, lexical "
             f"{found.weights.lexical:g}, sparse {found.weights.sparse:g} "
             f"({'fitted' if found.weights_fitted else 'the default'})",
@@ -170,6 +176,10 @@ def show_calibration(output: Output, found: TaskCalibration) -> None:
     output.line()
     output.line("with the threshold:" if found.threshold else "answering always:")
     output.facts({name: f"{value:.3f}" for name, value in figures["at_threshold"].items()})
+    if found.answerable_threshold is not None:
+        output.line()
+        output.line(f"refused where an answer at all has a probability under {found.answerable_threshold:.2f}:")
+        output.facts({name: f"{value:.3f}" for name, value in figures["answerable"].items()})
 
 
 def _show_weights(output: Output, weights: dict[str, Any]) -> None:

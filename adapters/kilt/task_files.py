@@ -10,7 +10,7 @@ from kbengine.inputs import TASKS, Task
 
 # Data sets outside the eleven of KILT whose task is known by the first part of their files' names.
 _TASK_OF_NAME: dict[str, Task] = {
-    **dict.fromkeys(("docred", "fewrel", "knet"), "slot-filling"),
+    **dict.fromkeys(("docred", "fewrel", "fewrel_unseen", "knet"), "slot-filling"),
     **dict.fromkeys(("topicalchat", "cmudog", "inscit"), "dialogue"),
     **dict.fromkeys(("squad", "newwiki", "qed", "nqopen", "selqa"), "question"),
 }

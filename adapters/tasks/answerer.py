@@ -36,9 +36,9 @@ class AnswerOptions(SearchOptions):
     Beside the options of a search:
 
     Attributes:
-        threshold: The probability, 0 to 1, that the best answer has to reach; 0 answers always, None takes the
-            task's stored threshold (no threshold when none is stored). Probabilities are calibrated for the task's own
-            unit, weights and strategy, so there are none with others.
+        threshold: The probability, 0 to 1, that the best answer has to reach; 0 answers always, None leaves it to the
+            task's calibration, which also refuses what the knowledge base seems to hold no answer to. Probabilities
+            are calibrated for the task's own unit, weights and strategy, so there are none with others.
     """
 
     threshold: float | None = None
@@ -55,7 +55,7 @@ class Answerer:
     """Answers requests of all tasks from one knowledge base; usable from several threads at once.
 
     Weights, probabilities and thresholds are those stored with the knowledge base for the encoder that answers, read
-    anew after every commit.
+    anew after every commit; those that ship with the default encoder where none are stored.
     """
 
     def __init__(self, knowledge_base: KnowledgeBase, *, notice: Callable[[str], None] = _log.warning) -> None:
@@ -162,10 +162,11 @@ def _weighted(
 
 @dataclass(frozen=True)
 class _Acceptance:
-    """What decides about a request's answers: how probable they are, and how probable the best has to be."""
+    """What decides about a request's answers: how probable they are, and how probable the best and any have to be."""
 
     confidence: Confidence | None
     threshold: float | None
+    answerable_threshold: float
 
 
 def _acceptance(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _Acceptance:
@@ -185,8 +186,10 @@ def _acceptance(task: Task, calibrations: Calibrations, options: AnswerOptions) 
                 f"a threshold of {options.threshold} was asked for {task} and there are no probabilities: {why_not}, "
                 "or leave the threshold out"
             )
-        return _Acceptance(None, None)
-    return _Acceptance(found.confidence, found.threshold if options.threshold is None else options.threshold or None)
+        return _Acceptance(None, None, 0.0)
+    if options.threshold is not None:
+        return _Acceptance(found.confidence, options.threshold or None, 0.0)
+    return _Acceptance(found.confidence, found.threshold, found.answerable_threshold or 0.0)
 
 
 def _queries(requests: Sequence[TaskInput]) -> list[Query]:
@@ -205,8 +208,11 @@ def _queries(requests: Sequence[TaskInput]) -> list[Query]:
 def _answer_of(request: TaskInput, found: Retrieved, acceptance: _Acceptance, *, options: AnswerOptions) -> TaskAnswer:
     task, unit, result = task_of(request), found.query.unit, found.result
     probabilities: Sequence[float | None] = [None] * len(found.groups)
+    answerable = None
     if acceptance.confidence is not None:
         probabilities = found.probabilities(acceptance.confidence)
+        if acceptance.confidence.answerable is not None:
+            answerable = acceptance.confidence.answerable_probability(found.features())
     answers = tuple(
         Answer(
             rank=rank,
@@ -223,6 +229,8 @@ def _answer_of(request: TaskInput, found: Retrieved, acceptance: _Acceptance, *,
     reason: NoAnswerReason | None = None
     if not answers:
         reason = "nothing_found"
+    elif answerable is not None and answerable < acceptance.answerable_threshold:
+        reason = "unanswerable"
     elif acceptance.threshold is not None and (answers[0].probability or 0.0) < acceptance.threshold:
         reason = "below_threshold"
     return TaskAnswer(
@@ -231,6 +239,7 @@ def _answer_of(request: TaskInput, found: Retrieved, acceptance: _Acceptance, *,
         reason=reason,
         answers=answers,
         threshold=acceptance.threshold,
+        answerable=answerable,
         generation=result.generation,
         encoder=result.encoder,
         n_query_tokens=result.n_query_tokens,

@@ -13,7 +13,7 @@ from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
 from kbengine.span import Span
 
 Status = Literal["answered", "no_answer"]
-NoAnswerReason = Literal["nothing_found", "below_threshold"]
+NoAnswerReason = Literal["nothing_found", "unanswerable", "below_threshold"]
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,10 @@ class TaskAnswer:
 
     Attributes:
         task: The task.
-        status: `no_answer` when nothing was found, or nothing reached the threshold.
+        status: `no_answer` when nothing was found, when the knowledge base seems to hold no answer, or when nothing
+            reached the threshold.
         reason: Why there is no answer; None when there is one.
-        answers: Best first. With `no_answer` below the threshold these are the candidates that did not reach it.
+        answers: Best first. With `no_answer` these are the candidates that were not good enough.
         threshold: The probability that the best answer had to reach; None when none was asked for.
         generation: Of the knowledge base that was searched.
         encoder: Fingerprint of the encoder.
@@ -130,6 +131,7 @@ class TaskAnswer:
         truncated: Whether some of the input was left out (older turns, far context).
         timings_ms: Of the whole call.
         mention: Entity linking: where the mention stands in the text.
+        answerable: The probability that the knowledge base holds an answer; None where that is not known.
     """
 
     task: Task
@@ -143,6 +145,7 @@ class TaskAnswer:
     truncated: bool
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     mention: Span | None = None
+    answerable: float | None = None
 
     @property
     def best(self) -> Answer | None:
@@ -157,6 +160,7 @@ class TaskAnswer:
             "reason": self.reason,
             "answers": [answer.to_json() for answer in self.answers],
             "threshold": self.threshold,
+            "answerable": self.answerable,
             "mention": None if self.mention is None else [self.mention.start, self.mention.end],
             "generation": self.generation,
             "encoder": self.encoder,

@@ -1,14 +1,18 @@
-"""What `kbengine calibrate` stores with a knowledge base: weights, probabilities and a threshold for each task.
+"""What answers are judged by: weights, probabilities and thresholds for each task, by the encoder.
 
-One setting of the knowledge base, versioned JSON: an entry for each task and encoder (by fingerprint), so that tuned
-encoders have their own. An entry belongs to the encoder and the weights it was fitted with: a task without one for the
-encoder, or with one for other weights, has no calibration, and a notice says so. Version 1 had one entry a task.
+Those of the default encoder ship with it; what `kbengine calibrate` stores with a knowledge base comes before them. One
+setting of the knowledge base, versioned JSON: an entry for each task and encoder (by fingerprint), so that tuned
+encoders have their own. An entry belongs to the encoder and the weights it was fitted with: one for another encoder or
+for other weights is not used, and a notice says so. Version 1 had one entry a task.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.resources import files
 from typing import Any, Self
 
 from adapters.tasks.confidence import Confidence
@@ -19,6 +23,8 @@ from kbengine.search.query import Weights
 
 SETTING = "task_calibration"
 VERSION = 2
+SHIPPED = "calibrations.json"
+"""In this package: calibrations fitted with the default encoder by `recipes.probabilities`."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ class TaskCalibration:
         confidence: The probability of an answer.
         threshold: The probability that the best answer has to reach unless a request says otherwise, None for none.
         threshold_for: What the threshold was chosen for, such as `f1` or `precision=0.9`.
+        answerable_threshold: The probability that there is an answer at all below which none is given unless a request
+            has a threshold; None where it was fitted on questions that all have an answer.
         report: Where the figures come from and how good they are, for people: files, rows, time, ECE, Brier score,
             reliability bins, the main figure before and after.
     """
@@ -44,6 +52,7 @@ class TaskCalibration:
     confidence: Confidence
     threshold: float | None
     threshold_for: str
+    answerable_threshold: float | None = None
     report: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -55,6 +64,7 @@ class TaskCalibration:
             "confidence": self.confidence.to_json(),
             "threshold": self.threshold,
             "threshold_for": self.threshold_for,
+            "answerable_threshold": self.answerable_threshold,
             "report": dict(self.report),
         }
 
@@ -66,7 +76,7 @@ class TaskCalibration:
             ValueError: it is not whole, or of another version of the features.
         """
         try:
-            threshold = value["threshold"]
+            threshold, answerable = value["threshold"], value.get("answerable_threshold")
             return cls(
                 task=task,
                 encoder=str(value["encoder"]),
@@ -75,6 +85,7 @@ class TaskCalibration:
                 confidence=Confidence.from_json(value["confidence"]),
                 threshold=None if threshold is None else float(threshold),
                 threshold_for=str(value["threshold_for"]),
+                answerable_threshold=None if answerable is None else float(answerable),
                 report=dict(value["report"]),
             )
         except (KeyError, TypeError, InvalidOptionError) as error:
@@ -100,6 +111,15 @@ class Calibrations:
 
 
 def calibrations_of(setting: Any, *, encoder: str) -> Calibrations:
+    """Return the calibrations for the encoder: those in the value of the setting, and the shipped ones of other tasks.
+
+    Stored ones that do not belong to the encoder or to the weights in use are left out.
+    """
+    stored = stored_calibrations(setting, encoder=encoder)
+    return Calibrations({**_shipped(encoder), **stored.tasks}, stored.notices)
+
+
+def stored_calibrations(setting: Any, *, encoder: str) -> Calibrations:
     """Return the calibrations in the value of the setting that belong to the encoder and to the weights in use."""
     if setting is None:
         return Calibrations()
@@ -153,6 +173,18 @@ def without_task(setting: Any, task: Task | None, *, encoder: str | None = None)
         if left:
             kept[name] = left
     return {"version": VERSION, "tasks": kept}
+
+
+def _shipped(encoder: str) -> Mapping[Task, TaskCalibration]:
+    """Return the calibrations that ship for the encoder: none for any but the default one."""
+    return stored_calibrations(_shipped_setting(), encoder=encoder).tasks
+
+
+@functools.cache
+def _shipped_setting() -> Any:
+    """Return the file that ships, read once: it never changes."""
+    file = files("adapters.tasks") / SHIPPED
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def _entries(setting: Any) -> dict[str, Any] | None:

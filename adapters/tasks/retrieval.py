@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from adapters.tasks.confidence import Confidence, features_of
+from adapters.tasks.confidence import Confidence, Float64, features_of
 from adapters.tasks.grouping import Group, answer_key, groups_of, searched_unit
 from adapters.tasks.irreflexive import impossible_object
 from kbengine.inputs import TaskInput
@@ -29,19 +29,24 @@ class Retrieved:
         groups: The answers.
         round_ends: How many answers there were at the end of each round of the search.
         result: The places they were found in.
+        aliased: Ids of the documents of which the subject or mention is another name.
     """
 
     query: Query
     groups: tuple[Group, ...]
     round_ends: tuple[int, ...]
     result: SearchResult
+    aliased: Set[str] = frozenset()
+
+    def features(self, round_number: int = 0) -> Float64:
+        """Return the features of the answers that a round of the search ended with, float64 (n, features)."""
+        return features_of(self.query, self.query.unit, self.groups[: self.round_ends[round_number]], self.aliased)
 
     def probabilities(self, confidence: Confidence) -> list[float]:
         """Return how likely each answer is right; those of the first round whatever a further round found."""
         found: list[float] = []
-        for end in self.round_ends:
-            features = features_of(self.query, self.query.unit, self.groups[:end])
-            found += confidence.probabilities(features)[len(found) :]
+        for number in range(len(self.round_ends)):
+            found += confidence.probabilities(self.features(number))[len(found) :]
         return [min(found[: i + 1]) for i in range(len(found))]
 
 
@@ -75,7 +80,11 @@ def retrieve(
         replace(options, unit=None, weights=None, strategy=None, explain=True),
         key_of=key_of,
     )
-    return [_retrieved(*each) for each in zip(queries, results, strict=True)]
+    aliased = [
+        frozenset(document.doc_id for name, _ in query.names for document, _ in knowledge_base.alias_matches(name))
+        for query in queries
+    ]
+    return [_retrieved(*each) for each in zip(queries, results, aliased, strict=True)]
 
 
 def shown_hits(unit: Unit, group: Group) -> tuple[Hit, ...]:
@@ -83,8 +92,8 @@ def shown_hits(unit: Unit, group: Group) -> tuple[Hit, ...]:
     return group.hits[:GROUNDING_PASSAGES] if unit == "document" else group.hits
 
 
-def _retrieved(query: Query, result: SearchResult) -> Retrieved:
+def _retrieved(query: Query, result: SearchResult, aliased: Set[str]) -> Retrieved:
     groups = tuple(groups_of(query.unit, result.hits))
     # No answer has places of two rounds, so each round's answers end where those of its hits do.
     ends = tuple(sum(group.hits[0].rank <= end for group in groups) for end in result.round_ends)
-    return Retrieved(query, groups, ends, result)
+    return Retrieved(query, groups, ends, result, aliased)

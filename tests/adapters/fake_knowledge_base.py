@@ -61,6 +61,9 @@ class FakeKnowledgeBase:
     def info(self) -> Any:
         return SimpleNamespace(generation=self.generation)
 
+    def alias_matches(self, name: str) -> list[Any]:
+        return []
+
     def setting(self, key: str) -> Any:
         return self.settings.get(key)
 

@@ -57,6 +57,9 @@ class ScriptedKnowledgeBase:
     def encoder_for(self, name: str | None = None) -> Any:
         return self.encoder if name is None else SimpleNamespace(fingerprint=name * 8)
 
+    def alias_matches(self, name: str) -> list[Any]:
+        return []
+
     def setting(self, key: str) -> Any:
         return self.settings.get(key)
 

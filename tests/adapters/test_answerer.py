@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from adapters.errors import UnknownRelationError
 from adapters.tasks.answerer import Answerer, AnswerOptions
+from adapters.tasks.confidence import FEATURES
 from adapters.tasks.defaults import TASK_WEIGHTS
 from kbengine.errors import EmptyQueryError, InvalidOptionError, StateError, TaskInputError
 from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.search.query import Weights
 from kbengine.span import Span
 from kbengine.text_form import mentions_of
-from tests.adapters.calibrations import calibration, settings_with
+from tests.adapters.calibrations import calibration, constant, settings_with
 from tests.adapters.fake_knowledge_base import UNASKABLE
 from tests.adapters.scripted_knowledge_base import Place, ScriptedKnowledgeBase
 
@@ -194,6 +196,19 @@ def test_the_threshold_of_the_request_goes_before_the_stored_one(stored, asked, 
     assert len(found.answers) == 3
 
 
+@pytest.mark.parametrize(
+    ("asked", "reason"), [(None, "unanswerable"), (0.0, None), (0.1, None), (0.5, "below_threshold")]
+)
+def test_what_the_knowledge_base_does_not_hold_is_refused(asked, reason) -> None:
+    """Unless the request has a threshold: then that alone decides."""
+    confidence = replace(calibration("question", best=0.6).confidence, answerable=constant(0.4))
+    answerer = calibrated(calibration("question", confidence=confidence, answerable_threshold=0.45))
+    (found,) = answerer.answer(REQUESTS[:1], AnswerOptions(threshold=asked))
+    assert (found.reason, found.answerable) == (reason, pytest.approx(0.4))
+    assert found.answers[0].probability == pytest.approx(0.24)
+    assert found.to_json()["answerable"] == found.answerable
+
+
 def test_nothing_found_goes_before_below_the_threshold() -> None:
     """There is no candidate to name."""
     (found,) = calibrated(calibration("question", threshold=0.9), script=lambda _: []).answer(REQUESTS[:1])
@@ -218,7 +233,8 @@ def test_a_threshold_without_probabilities_is_refused(stored, options, message) 
 def test_the_number_of_answers_does_not_change_the_probability() -> None:
     """What follows the best answer is looked at, wanted or not."""
     confidence = calibration("question").confidence
-    lead = type(confidence.best)((0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0), 0.0)
+    of_rivals = {"lead", "above", "share", "passages", "documents", "covered"}
+    lead = type(confidence.best)(tuple(float(name in of_rivals) for name in FEATURES), 0.0)
     answerer = calibrated(
         calibration("question", confidence=type(confidence)(confidence.mean, confidence.scale, lead, lead))
     )

@@ -33,10 +33,10 @@ def row(query: Query, unit: Unit, rank: int = 1, places=PLACES) -> dict[str, flo
 
 
 def test_features_of_the_best_phrase() -> None:
-    """Hand-computed: parts, lead, share, support, words."""
+    """Hand-computed: parts, lead, share, support, words; the third document is all the background there is."""
     found = row(task_query("question", "Who was born there?"), "phrase")
-    assert (found["phrase"], found["passage"], found["lexical"]) == (9.0, 1.0, 1.0)
-    assert found["lead"] == 11.0 - 7.0
+    assert (found["phrase"], found["passage"]) == (9.0, 1.0)
+    assert found["lead"] == found["above"] == 11.0 - 7.0
     share = (1 + math.exp(-3)) / (1 + math.exp(-3) + math.exp(-4))
     assert found["share"] == pytest.approx(math.log(share / (1 - share)))
     assert found["passages"] == found["documents"] == pytest.approx(math.log(3))
@@ -66,6 +66,37 @@ def test_a_document_called_as_asked_is_named() -> None:
     assert row(task_query("dialogue", "I like Ada Thorne.\nYes!"), "document", 2)["named"] == 1.0
     assert row(task_query("question", "Where is Ulmen?"), "phrase")["named"] == 0.0
     assert row(linked, "document")["echo"] == row(linked, "document")["words"] == 0.0
+
+
+def test_the_background_begins_a_few_documents_behind() -> None:
+    """However many documents there are: the mean of the sixth to twentieth."""
+    places = [Place("Ulm", f"Ulm {i}.", f"Page {i}", start=100.0 - i, passage_id=i) for i in range(40)]
+    found = row(task_query("question", "Where?"), "phrase", places=places)
+    assert found["above"] == 100.0 - sum(100.0 - i for i in range(5, 20)) / 15
+
+
+def test_words_asked_that_stand_in_the_place_cover_it() -> None:
+    """Of a name all its words; of a question those that look like names, else all; rarer ones count more."""
+    slot = task_query("slot-filling", "Ada Thorne [SEP] place of birth")
+    assert [row(slot, "phrase", rank)["subject"] for rank in (1, 2)] == [1.0, 0.0]
+    question = task_query("question", "Was the painter Ada Thorne born in Bonn?")
+    assert row(question, "phrase")["subject"] == pytest.approx(2 / 3)
+    assert row(question, "phrase", rank=2)["subject"] == pytest.approx(1 / 3)
+    lower = task_query("question", "who was born there")
+    assert (row(lower, "phrase")["subject"], row(lower, "phrase", rank=2)["subject"]) == (1.0, 0.0)
+    # Of three places one has "left" and two have "thorne": what is rarer weighs more.
+    assert row(task_query("question", "Was Thorne left?"), "phrase", rank=2)["covered"] > 0.5
+    assert row(task_query("dialogue", "I like Ada Thorne.\nBorn in Ulm?"), "document")["covered"] == 1.0
+
+
+def test_an_alias_is_as_good_as_the_name() -> None:
+    """A document that goes by the name asked is named, and its subject is there."""
+    asked = replace(task_query("slot-filling", "Old Ada [SEP] place of birth"), weights=WEIGHTS)
+    (result,) = ScriptedKnowledgeBase(lambda _: PLACES).search([asked], k=50)
+    groups = groups_of("phrase", result.hits)
+    names = [FEATURES.index(name) for name in ("named", "subject")]
+    assert features_of(asked, "phrase", groups)[0, names].tolist() == [0.0, 0.5]
+    assert features_of(asked, "phrase", groups, {groups[0].hits[0].document.doc_id})[0, names].tolist() == [1.0, 1.0]
 
 
 def test_a_lone_answer_leads_by_the_most() -> None:
@@ -102,6 +133,17 @@ def test_the_best_answer_has_a_model_of_its_own() -> None:
     assert found == sorted(found, reverse=True)
 
 
+def test_answers_are_as_probable_as_that_there_is_one() -> None:
+    """Every probability is that of an answer at all times that of this one."""
+    n = len(FEATURES)
+    plain = Confidence((0.0,) * n, (1.0,) * n, constant(0.8), constant(0.5))
+    confidence = replace(plain, answerable=constant(0.25))
+    assert confidence.probabilities(np.zeros((2, n))) == pytest.approx([0.2, 0.125])
+    assert confidence.answerable_probability(np.zeros((2, n))) == pytest.approx(0.25)
+    assert plain.answerable_probability(np.zeros((2, n))) == 1.0
+    assert plain.answerable_probability(np.zeros((0, n))) == 0.0
+
+
 def test_no_answers_have_no_probabilities() -> None:
     """Nothing found is not an error."""
     n = len(FEATURES)
@@ -113,8 +155,9 @@ def test_coefficients_are_json_and_come_back() -> None:
     """With the names of the features, which must be those of this version."""
     n = len(FEATURES)
     confidence = Confidence((0.5,) * n, (2.0,) * n, constant(0.7), constant(0.2))
-    value = json.loads(json.dumps(confidence.to_json()))
-    assert Confidence.from_json(value) == confidence
+    for each in (confidence, replace(confidence, answerable=constant(0.9))):
+        assert Confidence.from_json(json.loads(json.dumps(each.to_json()))) == each
+    value = confidence.to_json()
     with pytest.raises(ValueError, match="features"):
         Confidence.from_json({**value, "features": ["score"]})
     with pytest.raises(ValueError, match="one number for each"):

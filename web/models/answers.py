@@ -101,9 +101,12 @@ class AnswerEnvelope(Body):
 
     task: Literal["question", "slot-filling", "entity-linking", "dialogue", "search"]
     status: Literal["answered", "no_answer"]
-    reason: Literal["nothing_found", "below_threshold"] | None = Field(description="Why there is no answer.")
-    answers: list[AnswerBody] = Field(description="Best first; below the threshold those that did not reach it.")
+    reason: Literal["nothing_found", "unanswerable", "below_threshold"] | None = Field(
+        description="Why there is no answer."
+    )
+    answers: list[AnswerBody] = Field(description="Best first; with no answer those that were not good enough.")
     threshold: float | None
+    answerable: float | None = Field(description="The probability that the knowledge base holds an answer.")
     mention: Span | None = Field(description="Entity linking: where the mention stands in the text without marks.")
     generation: int = Field(description="Of the knowledge base that was searched: the number of its last commit.")
     model: ModelBody

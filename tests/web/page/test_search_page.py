@@ -182,6 +182,18 @@ def test_no_answer_below_the_threshold_says_why_and_what_to_do(client, engine):
     assert soup(response).select_one(".answers--doubtful .answer")
 
 
+def test_what_the_documents_do_not_hold_is_said(client, engine):
+    """The candidates are there, and the way to take the best of them."""
+    engine.respond = lambda request, _: task_answer(
+        request, answer(probability=0.02), status="no_answer", reason="unanswerable"
+    )
+    response = client.get("/?q=x")
+
+    assert "The documents seem to hold no answer" in text(response)
+    assert soup(response).select_one(".notice a")["href"] == "/?task=question&q=x&threshold=0"
+    assert soup(response).select_one(".answers--doubtful .answer")
+
+
 def test_nothing_found_says_what_to_do(client, engine):
     """More effort, other words, another document."""
     engine.respond = lambda request, _: task_answer(request)
