@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
-    from kbengine.terminal.console import Output
     from web.keys import Scope
 
 SCOPE_NAMES = ("read", "write", "admin")
@@ -93,7 +93,7 @@ def create_key(name: str, kb: Path, key_file: Path | None, scope: Scope, expires
 
     made, token = keys_of(kb, key_file).create(name, scope, expires_in=_life(expires_in))
     facts = {"id": made.id, "name": made.name, "scope": made.scope, "expires_at": made.expires_at, "token": token}
-    _output(as_json).facts(facts)
+    standard_output(as_json=as_json).facts(facts)
 
 
 @key.command("list")
@@ -109,7 +109,7 @@ def list_keys(kb: Path, key_file: Path | None, as_json: bool) -> None:
     from web.keys import key_file as keys_of
 
     rows = [(each.id, each.name, each.scope, each.created_at, each.expires_at) for each in keys_of(kb, key_file).all()]
-    _output(as_json).table(("id", "name", "scope", "created_at", "expires_at"), rows)
+    standard_output(as_json=as_json).table(("id", "name", "scope", "created_at", "expires_at"), rows)
 
 
 @key.command("revoke")
@@ -126,7 +126,7 @@ def revoke_key(key_id: str, kb: Path, key_file: Path | None, as_json: bool) -> N
     from web.keys import key_file as keys_of
 
     revoked = keys_of(kb, key_file).revoke(key_id)
-    _output(as_json).facts({"revoked": revoked.id, "name": revoked.name})
+    standard_output(as_json=as_json).facts({"revoked": revoked.id, "name": revoked.name})
 
 
 def _life(text: str | None) -> timedelta | None:
@@ -141,9 +141,3 @@ def _life(text: str | None) -> timedelta | None:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
         raise InvalidOptionError(f"--expires-in is {text!r}, too long; leave it out for a key that stays") from None
-
-
-def _output(as_json: bool) -> Output:
-    from kbengine.terminal.console import Output
-
-    return Output(sys.stdout, as_json=as_json)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kbengine.inputs import TASKS
+from kbengine.terminal.console import Output, standard_output
 from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
     from adapters.tasks.calibration import TaskCalibration
     from kbengine.inputs import Task
-    from kbengine.terminal.console import Output
 
 
 @click.command()
@@ -59,9 +58,8 @@ def calibrate(
       kbengine calibrate --reset --task question --kb my-kb
     """
     from adapters.calibration.calibrating import CalibrateOptions
-    from kbengine.terminal.console import Output
 
-    output = Output(sys.stdout, as_json=as_json)
+    output = standard_output(as_json=as_json)
     if show or reset:
         if files or (show and reset):
             raise click.UsageError("--show and --reset stand alone: no files, not both")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbengine.terminal.console import standard_output
 from kbengine.terminal.evaluate_reading_command import reading
 from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option
 
@@ -90,10 +90,8 @@ def pipeline(
 
 def _show(reports: list[PipelineReport], as_json: bool) -> None:
     """Write a row for each file and, of several, their unweighted mean."""
-    from kbengine.terminal.console import Output
-
     rows = [report.facts() for report in reports]
     if len(rows) > 1:
         macro = {name: round(sum(row[name] for row in rows) / len(rows), 2) for name in _MACRO}
         rows.append({**dict.fromkeys(rows[0]), "file": "macro", **macro})
-    Output(sys.stdout, as_json=as_json).table(tuple(rows[0]), [tuple(row.values()) for row in rows])
+    standard_output(as_json=as_json).table(tuple(rows[0]), [tuple(row.values()) for row in rows])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 
 from kbengine.inputs import TASKS
 from kbengine.search.query import EFFORTS, STRATEGIES
+from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from adapters.kilt.scoring import RankingScores, Scores
     from kbengine.inputs import Task
     from kbengine.search.query import Effort, Strategy
-    from kbengine.terminal.console import Output
 
 SHOWN_RECORDS = 20
 """Bad records named on stderr; the rest are counted."""
@@ -80,7 +79,7 @@ def predict(
             knowledge_base, inputs, path, task=task, options=options, progress=progress, notice=notices.take
         )
     notices.count_the_rest()
-    _output(as_json).facts(report.facts())
+    standard_output(as_json=as_json).facts(report.facts())
 
 
 @click.command()
@@ -127,7 +126,7 @@ def score(
     for line in _record_lines(scores, gold, failed_only) if shows_records else ():
         click.echo(line)
     if as_json:
-        _output(as_json).record(_as_json(scores, gold))
+        standard_output(as_json=as_json).record(_as_json(scores, gold))
     else:
         click.echo(_as_text(scores, gold), err=shows_records)
 
@@ -148,7 +147,7 @@ def lint(guess: Path, inputs: Path | None, as_json: bool) -> None:
 
     report = find(guess, inputs)
     if as_json:
-        output = _output(as_json)
+        output = standard_output(as_json=as_json)
         for finding in report.findings:
             output.record(finding.to_json())
         counts = {str(severity): count for severity, count in report.counts().items()}
@@ -175,12 +174,6 @@ class _Notices:
         """Say how many were not named."""
         if self._n > SHOWN_RECORDS:
             click.echo(f"… and {self._n - SHOWN_RECORDS:,} more records", err=True)
-
-
-def _output(as_json: bool) -> Output:
-    from kbengine.terminal.console import Output
-
-    return Output(sys.stdout, as_json=as_json)
 
 
 def _whole_numbers(text: str) -> list[int]:

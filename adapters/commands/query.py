@@ -12,6 +12,7 @@ import click
 
 from kbengine.inputs import TASKS
 from kbengine.search.query import EFFORTS, STRATEGIES, UNITS
+from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option
 
 if TYPE_CHECKING:
@@ -99,7 +100,6 @@ def query(
     from adapters.tasks.answerer import Answerer, AnswerOptions
     from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
     from kbengine.search.query import some_weights
-    from kbengine.terminal.console import Output
 
     if text is not None and text_option is not None:
         raise click.UsageError("the text was given twice: as TEXT and with --text")
@@ -122,7 +122,7 @@ def query(
         answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
         answers = answerer.answer([request for _, request in named], options)
     show_answers(
-        Output(sys.stdout, as_json=as_json),
+        standard_output(as_json=as_json),
         [name for name, _ in named],
         answers,
         with_fields=explain or where is not None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbengine.inputs import TASKS
+from kbengine.terminal.console import Output, standard_output
 from kbengine.terminal.options import json_option, kb_option, option, options
 
 if TYPE_CHECKING:
     from adapters.tuning.tuning import TuneRequest
     from adapters.tuning.tuning_scores import Measure, Signals
     from kbengine.inputs import Task
-    from kbengine.terminal.console import Output
 
 
 _SECTION_OF = {
@@ -99,12 +98,11 @@ def tune(kb: Path, name: str, as_json: bool, **given: Any) -> None:
     from adapters.tuning.tuning import tune_files
     from kbengine.learning.loop.interruption import stop_on_interrupt
     from kbengine.progress import progress_for_terminal
-    from kbengine.terminal.console import Output
 
     request = tune_request(kb, name, **given)
     with progress_for_terminal() as progress, stop_on_interrupt() as stop:
         facts = tune_files(request, progress=progress, stop=stop, notice=lambda text: click.echo(text, err=True))
-    show_tuned(Output(sys.stdout, as_json=as_json), facts)
+    show_tuned(standard_output(as_json=as_json), facts)
 
 
 def tune_request(
