@@ -74,7 +74,7 @@ def _row(option: click.Option) -> str:
     meaning = option.help or ""
     if isinstance(option.type, click.Choice):
         meaning += " One of " + ", ".join(f"`{choice}`" for choice in option.type.choices) + "."
-    if option.multiple:
+    if option.multiple and "repeated" not in meaning:
         meaning += " May be given several times."
     if isinstance(option.envvar, str) and option.envvar not in meaning:
         meaning += f" Environment: `{option.envvar}`."
