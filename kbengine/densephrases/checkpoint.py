@@ -113,7 +113,7 @@ def import_checkpoint(
     )
     write_checkpoint(out, config, tokenizer_json, weights, dtype=dtype)
     n_parameters = sum(tensor.numel() for tensor in weights.values())
-    return ImportedCheckpoint(out, n_parameters, mapped.renamed, mapped.left_out, source)
+    return ImportedCheckpoint(out, n_parameters, tuple(mapped.renamed), tuple(mapped.left_out), source)
 
 
 def _completed(

@@ -32,31 +32,21 @@ class MappedTensors:
         unknown: Names that are none of these.
     """
 
-    weights: dict[str, Tensor]
-    renamed: tuple[str, ...]
-    left_out: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-
-@dataclass
-class _Names:
-    """What is met while going through the names; dicts are ordered sets."""
-
     weights: dict[str, Tensor] = field(default_factory=dict)
-    renamed: dict[str, None] = field(default_factory=dict)
+    renamed: dict[str, None] = field(default_factory=dict)  # an ordered set, as are the others
     left_out: dict[str, None] = field(default_factory=dict)
-    unknown: list[str] = field(default_factory=list)
+    unknown: dict[str, None] = field(default_factory=dict)
 
 
 def map_tensors(stored: Mapping[str, Tensor]) -> MappedTensors:
     """Return a checkpoint's tensors under this project's names; values as they are."""
-    found = _Names()
+    found = MappedTensors()
     for name, tensor in stored.items():
         _take(name, tensor, found)
-    return MappedTensors(found.weights, tuple(found.renamed), tuple(found.left_out), tuple(found.unknown))
+    return found
 
 
-def _take(name: str, tensor: Tensor, found: _Names) -> None:
+def _take(name: str, tensor: Tensor, found: MappedTensors) -> None:
     ours = name.removeprefix("module.")
     if ours != name:
         found.renamed["module.… → …"] = None
@@ -73,7 +63,7 @@ def _take(name: str, tensor: Tensor, found: _Names) -> None:
     elif ours in _FILTER:
         found.weights[_FILTER[ours]] = tensor
     elif not ours.startswith(_TOWERS):
-        found.unknown.append(name)
+        found.unknown[name] = None
     elif _UNUSED.search(ours):
         found.left_out["….pooler.…" if ".pooler." in ours else "….position_ids"] = None
     else:
