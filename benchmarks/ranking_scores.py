@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from adapters.kilt.downstream import answer_scores
+from adapters.kilt.gold_rows import GoldRow
 from adapters.kilt.predicting import task_of_file
 from adapters.kilt.retrieval import PAGE_KEYS, r_precision
 from adapters.tasks.defaults import TASK_WEIGHTS
 from adapters.tasks.evidence import answer_of
-from adapters.tuning.tuning_files import GoldRow, TaskFile, read_gold_rows, tuning_rows
+from adapters.tuning.tuning_files import TaskFile, read_gold_rows, tuning_rows
 from benchmarks.kilt_sets import RETRIEVAL_ONLY, macro
 from kbengine.learning.tuning.candidates import PHRASES_ALONE
 from kbengine.search.query import Effort, SearchOptions

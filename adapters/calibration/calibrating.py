@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,8 +26,9 @@ from adapters.calibration.weight_fitting import (
     candidates_of,
     fit_weights,
 )
-from adapters.errors import CalibrationError, RecordError, UnknownRelationError
-from adapters.kilt.records import TaskRecord, read_gold
+from adapters.errors import CalibrationError
+from adapters.kilt.gold_rows import GoldRow, read_rows, rows_of
+from adapters.kilt.records import TaskRecord
 from adapters.tasks.calibration import (
     SETTING,
     TaskCalibration,
@@ -36,16 +36,14 @@ from adapters.tasks.calibration import (
     with_task,
 )
 from adapters.tasks.confidence import shares_of
-from adapters.tasks.defaults import DEFAULT_UNITS, MAX_INPUT_CHARS, PHRASE_TASKS, TASK_WEIGHTS
+from adapters.tasks.defaults import DEFAULT_UNITS, PHRASE_TASKS, TASK_WEIGHTS
 from adapters.tasks.grouping import Group
-from adapters.tasks.queries import query_of
 from adapters.tasks.retrieval import Retrieved, retrieve
 from kbengine.corpus.normalise import norm
-from kbengine.errors import InvalidOptionError, QueryError, TaskInputError
-from kbengine.inputs import Task, TaskInput
+from kbengine.errors import InvalidOptionError, QueryError
+from kbengine.inputs import Task
 from kbengine.progress import NoProgress, ProgressSink
-from kbengine.search.query import Effort, Query, SearchOptions, Weights
-from kbengine.text_form import input_of
+from kbengine.search.query import Effort, SearchOptions, Weights
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase
@@ -79,15 +77,6 @@ class CalibrateOptions:
         ThresholdRule(self.threshold_for)
         if not 1 <= self.rows <= 1_000_000:
             raise InvalidOptionError(f"the rows of a file are {self.rows}, wanted 1 to 1,000,000")
-
-
-@dataclass(frozen=True)
-class _Row:
-    """One record, what it asks, and the query that this is."""
-
-    record: TaskRecord
-    asked: TaskInput
-    query: Query
 
 
 def calibrate(
@@ -173,7 +162,7 @@ def refit_weights(
 
 def _weight_fit(
     knowledge_base: KnowledgeBase,
-    rows: Mapping[str, Sequence[_Row]],
+    rows: Mapping[str, Sequence[GoldRow]],
     task: Task,
     current: Weights,
     options: CalibrateOptions,
@@ -203,7 +192,7 @@ def judge_records(
 ) -> list[Judgement]:
     """Return the features of the answers to each record by the task's default weights, and which are right."""
     tell = notice or _ignore
-    rows = _asked(records, task, tell)
+    rows = rows_of(records, task, tell)
     return _judged(knowledge_base, None, task, rows, TASK_WEIGHTS[task], progress or NoProgress(), tell)
 
 
@@ -224,42 +213,18 @@ def _named(files: Sequence[Path]) -> dict[str, Path]:
     return named
 
 
-def _rows(path: Path, task: Task, options: CalibrateOptions, notice: Callable[[str], None]) -> list[_Row]:
+def _rows(path: Path, task: Task, options: CalibrateOptions, notice: Callable[[str], None]) -> list[GoldRow]:
     """Return records of the file, those that cannot be used told of."""
-
-    def refuse(error: RecordError) -> None:
-        if error.line is None:
-            raise error
-        notice(f"left out: {error.message}")
-
-    records = list(read_gold(path, refuse=refuse))
-    if len(records) > options.rows:
-        drawn = sorted(random.Random(options.seed).sample(range(len(records)), options.rows))
-        records = [records[i] for i in drawn]
-    rows = _asked(records, task, notice)
+    rows = read_rows(path, task, limit=options.rows, seed=options.seed, notice=notice)
     if not rows:
         raise CalibrationError(f"{path} holds no record that can be asked as {task}; check the file and --task")
-    return rows
-
-
-def _asked(records: Sequence[TaskRecord], task: Task, notice: Callable[[str], None]) -> list[_Row]:
-    """Return what the records ask; those that ask nothing are told of."""
-    rows = []
-    for record in records:
-        try:
-            if len(record.input) > MAX_INPUT_CHARS:
-                raise TaskInputError(f"the input has {len(record.input):,} characters")
-            asked = input_of(task, record.input)
-            rows.append(_Row(record, asked, query_of(asked)))
-        except (TaskInputError, UnknownRelationError) as error:
-            notice(f"left out: {record.file}:{record.line}: {error.message:.300}")
     return rows
 
 
 def _candidates(
     knowledge_base: KnowledgeBase,
     encoder: str | None,
-    rows: Sequence[_Row],
+    rows: Sequence[GoldRow],
     effort: Effort,
     sparse: float,
     progress: ProgressSink,
@@ -268,7 +233,7 @@ def _candidates(
     """Return the passages found for each record, with the parts of their scores, unweighted but for the sparse one."""
     seen_with = replace(SEEN_WITH, sparse=sparse)
 
-    def ask(batch: Sequence[_Row]) -> list[Candidates]:
+    def ask(batch: Sequence[GoldRow]) -> list[Candidates]:
         queries = [replace(row.query, unit="passage", weights=seen_with) for row in batch]
         results = knowledge_base.search(
             queries, k=SEEN_PASSAGES, effort=effort, explain=True, truncate=True, encoder=encoder
@@ -290,7 +255,7 @@ def _judged(
     knowledge_base: KnowledgeBase,
     encoder: str | None,
     task: Task,
-    rows: Sequence[_Row],
+    rows: Sequence[GoldRow],
     weights: Weights,
     progress: ProgressSink,
     notice: Callable[[str], None],
@@ -298,7 +263,7 @@ def _judged(
     """Return the answers to each record as they would be given with the weights, and which are right."""
     options = SearchOptions(k=JUDGED_ANSWERS, truncate=True, encoder=encoder)
 
-    def ask(batch: Sequence[_Row]) -> list[Judgement]:
+    def ask(batch: Sequence[GoldRow]) -> list[Judgement]:
         queries = [replace(row.query, unit=DEFAULT_UNITS[task], weights=weights) for row in batch]
         found = retrieve(knowledge_base, [row.asked for row in batch], queries, options)
         return [_judgement(task, row.record, answers) for row, answers in zip(batch, found, strict=True)]
@@ -307,8 +272,8 @@ def _judged(
 
 
 def _in_batches(
-    rows: Sequence[_Row],
-    ask: Callable[[Sequence[_Row]], list[T]],
+    rows: Sequence[GoldRow],
+    ask: Callable[[Sequence[GoldRow]], list[T]],
     progress: ProgressSink,
     notice: Callable[[str], None],
 ) -> list[T]:
@@ -374,7 +339,7 @@ def _useful(judged: Mapping[str, Sequence[Judgement]], notice: Callable[[str], N
 
 
 def _report(
-    knowledge_base: KnowledgeBase, rows: Mapping[str, Sequence[_Row]], weights: WeightFit | None, fit: ConfidenceFit
+    knowledge_base: KnowledgeBase, rows: Mapping[str, Sequence[GoldRow]], weights: WeightFit | None, fit: ConfidenceFit
 ) -> dict[str, Any]:
     return {
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),

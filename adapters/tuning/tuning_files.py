@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from adapters.errors import RecordError, UnknownRelationError
-from adapters.kilt.records import Provenance, TaskRecord, read_gold
+from adapters.kilt.gold_rows import GoldRow, read_rows
+from adapters.kilt.records import Provenance
 from adapters.kilt.task_files import task_of_file
-from adapters.tasks.defaults import MAX_INPUT_CHARS, PHRASE_TASKS
-from adapters.tasks.queries import query_of
-from kbengine.errors import InvalidOptionError, TaskInputError
+from adapters.tasks.defaults import PHRASE_TASKS
+from kbengine.errors import InvalidOptionError
 from kbengine.inputs import Task
 from kbengine.learning.tuning.rows import TuningRow
-from kbengine.search.query import Query, Weights
-from kbengine.text_form import input_of
+from kbengine.search.query import Weights
 
 MAX_PARAGRAPHS = 1000
 """Paragraphs that one piece of evidence may span."""
@@ -33,14 +30,6 @@ class TaskFile:
     def name(self) -> str:
         """The file's name without its endings: `el_news.dev`."""
         return self.path.name.removesuffix(".gz").removesuffix(".jsonl")
-
-
-@dataclass(frozen=True)
-class GoldRow:
-    """A record and the query that it is."""
-
-    record: TaskRecord
-    query: Query
 
 
 def task_files(paths: Sequence[Path], tasks: Sequence[Task]) -> list[TaskFile]:
@@ -71,24 +60,7 @@ def read_gold_rows(
         RecordError: the file cannot be read.
         InvalidOptionError: none of its records can be asked.
     """
-
-    def refuse(error: RecordError) -> None:
-        if error.line is None:
-            raise error
-        _tell(f"left out: {error.message}")
-
-    _tell = notice or _ignore
-    records = list(read_gold(file.path, refuse=refuse))
-    if limit is not None and len(records) > limit:
-        records = [records[i] for i in sorted(random.Random(seed).sample(range(len(records)), limit))]
-    rows = []
-    for record in records:
-        try:
-            if len(record.input) > MAX_INPUT_CHARS:
-                raise TaskInputError(f"the input has {len(record.input):,} characters")
-            rows.append(GoldRow(record, query_of(input_of(file.task, record.input))))
-        except (TaskInputError, UnknownRelationError) as error:
-            _tell(f"left out: {record.file}:{record.line}: {error.message:.300}")
+    rows = read_rows(file.path, file.task, limit=limit, seed=seed, notice=notice or _ignore)
     if not rows:
         raise InvalidOptionError(f"{file.path} holds no record that can be asked as {file.task}; check file and task")
     return rows

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from adapters.kilt.downstream import answer_scores
+from adapters.kilt.gold_rows import GoldRow
 from adapters.kilt.retrieval import PAGE_KEYS, r_precision
 from adapters.tasks.defaults import TASK_WEIGHTS
 from adapters.tasks.evidence import answer_of
-from adapters.tuning.tuning_files import GoldRow, TaskFile
+from adapters.tuning.tuning_files import TaskFile
 from kbengine.errors import InvalidOptionError
 from kbengine.learning.tuning.candidates import PHRASES_ALONE
 from kbengine.search.in_halves import in_halves
