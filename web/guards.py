@@ -56,16 +56,11 @@ class BodyRule:
     streams: bool = False
 
 
-def body(
-    *media_types: str,
-    max_bytes: int = limits.QUERY_BODY_BYTES,
-    model: type[BaseModel] | None = None,
-    streams: bool = False,
-) -> Callable[[F], F]:
-    """Return a decorator that says which media types a view reads, and how large a body."""
+def body(*media_types: str, **rule: Any) -> Callable[[F], F]:
+    """Return a decorator that says which media types a view reads, and by which other rules of `BodyRule`."""
 
     def mark(view: F) -> F:
-        view.kbengine_body = BodyRule(media_types, max_bytes, model, streams)  # type: ignore[attr-defined]
+        view.kbengine_body = BodyRule(media_types, **rule)  # type: ignore[attr-defined]
         return view
 
     return mark

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from apiflask import APIBlueprint
 from flask import Response
+from pydantic import BaseModel
 
 from web.api.outcomes import batch_response
 from web.guards import JSON_TYPES, access, body
@@ -11,6 +15,7 @@ from web.models.answers import AnswerEnvelope, LinkingAnswer
 from web.models.queries import (
     DialogueQuery,
     EntityLinkingQuery,
+    Options,
     QuestionQuery,
     SearchQuery,
     SlotFillingQuery,
@@ -19,14 +24,23 @@ from web.models.queries import (
 from web.responses import json_response, not_modified, tagged
 from web.service import current_service
 
+V = TypeVar("V", bound=Callable[..., Any])
+
 queries = APIBlueprint("queries", __name__, url_prefix="/v1", tag="Queries")
 
 
-@queries.post("/question")
-@queries.input(QuestionQuery)
-@queries.output(AnswerEnvelope)
-@body(*JSON_TYPES)
-@access("read")
+def _route(path: str, read: type[Options], answered: type[BaseModel] = AnswerEnvelope) -> Callable[[V], V]:
+    """Return a decorator for the view of one kind of query, with the models of its body and of its answer."""
+
+    def mark(view: V) -> V:
+        return queries.post(path)(
+            queries.input(read)(queries.output(answered)(body(*JSON_TYPES)(access("read")(view))))
+        )
+
+    return mark
+
+
+@_route("/question", QuestionQuery)
 def question(json_data: QuestionQuery) -> Response:
     """Answer a question.
 
@@ -35,21 +49,13 @@ def question(json_data: QuestionQuery) -> Response:
     return answer_query(json_data)
 
 
-@queries.post("/slot-filling")
-@queries.input(SlotFillingQuery)
-@queries.output(AnswerEnvelope)
-@body(*JSON_TYPES)
-@access("read")
+@_route("/slot-filling", SlotFillingQuery)
 def slot_filling(json_data: SlotFillingQuery) -> Response:
     """Find the objects of a subject's relation."""
     return answer_query(json_data)
 
 
-@queries.post("/entity-linking")
-@queries.input(EntityLinkingQuery)
-@queries.output(LinkingAnswer)
-@body(*JSON_TYPES)
-@access("read")
+@_route("/entity-linking", EntityLinkingQuery, LinkingAnswer)
 def entity_linking(json_data: EntityLinkingQuery) -> Response:
     """Find the document that a mention means.
 
@@ -59,21 +65,13 @@ def entity_linking(json_data: EntityLinkingQuery) -> Response:
     return answer_query(json_data)
 
 
-@queries.post("/dialogue")
-@queries.input(DialogueQuery)
-@queries.output(AnswerEnvelope)
-@body(*JSON_TYPES)
-@access("read")
+@_route("/dialogue", DialogueQuery)
 def dialogue(json_data: DialogueQuery) -> Response:
     """Find what grounds the next turn of a conversation."""
     return answer_query(json_data)
 
 
-@queries.post("/search")
-@queries.input(SearchQuery)
-@queries.output(AnswerEnvelope)
-@body(*JSON_TYPES)
-@access("read")
+@_route("/search", SearchQuery)
 def search(json_data: SearchQuery) -> Response:
     """Search for any text."""
     return answer_query(json_data)

@@ -29,14 +29,9 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=limits.TEXT_CHA
 
 _CONTROL = r"\x00-\x1f\x7f-\x9f"
 
-DocumentId = Annotated[
-    str,
-    StringConstraints(
-        min_length=1,
-        max_length=limits.ID_CHARS,
-        pattern=rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$",
-    ),
-]
+_NAME = rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
+
+DocumentId = Annotated[str, StringConstraints(min_length=1, max_length=limits.ID_CHARS, pattern=_NAME)]
 """An id of the user's own: not blank, no control characters."""
 
 StoredText = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
@@ -48,10 +43,5 @@ Title = Annotated[str, StringConstraints(max_length=limits.TITLE_CHARS, pattern=
 Filter = Annotated[str, StringConstraints(max_length=limits.FILTER_CHARS)]
 """An expression over the fields of documents; see docs/filters.md."""
 
-Name = Annotated[
-    str,
-    StringConstraints(
-        min_length=1, max_length=MAX_ALIAS_CHARS, pattern=rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
-    ),
-]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ALIAS_CHARS, pattern=_NAME)]
 """Another name of a document: not blank, no control characters."""
