@@ -6,7 +6,7 @@ import io
 import json
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbengine.corpus.exported import parse_exported
@@ -39,6 +39,7 @@ def test_exported_documents_can_be_read_and_stored_again(tmp_path: Path) -> None
 IDS = TEXT.filter(lambda text: text.strip() and text == text.strip().strip("\ufeff"))
 
 
+@settings(deadline=None)
 @given(IDS, TEXT, TEXT.filter(str.strip), TEXT, st.integers(0, 10**6))
 def test_any_document_survives_a_line(doc_id: str, title: str, text: str, section: str, char_offset: int) -> None:
     """Whatever Unicode is in it, it is one line and reads back equal, with section and offset."""

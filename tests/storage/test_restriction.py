@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,3 +145,27 @@ def test_restricted_snapshot_is_made_once_for_a_commit(tmp_path: Path) -> None:
         writer.delete(["d11"])
         assert reader.snapshot("n > 4").n_live_passages == first.n_live_passages - 11
         assert reader.snapshot().n_live_passages == sum(range(11))
+
+
+def test_filter_and_snapshot_are_of_one_commit(tmp_path: Path) -> None:
+    """While a document is replaced again and again, exactly one version of it passes at any time."""
+    path = tmp_path / "kb"
+    versions = [dataclasses.replace(make_document("d", "amber basalt"), meta={"version": i}) for i in range(30)]
+    with KBWriter.create(path, make_settings()) as writer, KBReader.open(path) as reader:
+        writer.add(versions[:1])
+        seen: list[int] = []
+        stop = threading.Event()
+
+        def look() -> None:
+            while not stop.is_set():
+                seen.append(reader.snapshot("version >= 0").n_live_passages)
+
+        threads = [threading.Thread(target=look) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for version in versions[1:]:
+            writer.add([version])
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert seen and set(seen) == {1}
