@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import click
@@ -45,3 +46,27 @@ def test_the_help_of_every_option_tells_what_holds_without_it():
         return bool(shown or is_plain_flag or option.required or "by default" in (option.help or "").lower())
 
     assert [(name, option.help) for name, option in OPTIONS.items() if not is_told(option)] == []
+
+
+def test_defaults_that_are_told_in_words_are_those_of_the_recipes():
+    """Of every training, whose defaults stand in its recipe and not in the command line."""
+    from kbengine.learning.runs.encoder import EncoderRecipe
+    from kbengine.learning.runs.reader import ReaderRecipe
+    from kbengine.learning.runs.sparse import SparseRecipe
+    from kbengine.learning.tuning.options import TuningOptions
+
+    told, real = {}, {}
+    for command, recipe in {
+        "train encoder": EncoderRecipe(),
+        "train reader": ReaderRecipe(),
+        "train sparse": SparseRecipe(),
+        "tune": TuningOptions(),
+    }.items():
+        for option in ("epochs", "batch-size", "accumulate", "seed", "learning-rate"):
+            name = f"kbengine {command} --{option}"
+            found = re.search(r"by default (\S+)\.$", OPTIONS[name].help or "")
+            owner = recipe.loop.optimizer if option == "learning-rate" else recipe.loop
+            told[name] = float(found[1]) if found else None
+            real[name] = float(getattr(owner, option.replace("-", "_")))
+
+    assert told == real
