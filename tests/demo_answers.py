@@ -1,4 +1,4 @@
-"""What the demo answers, recorded: `python -m tests.demo_answers` writes the file anew when answers change on purpose."""
+"""What the demo answers, recorded: `python -m tests.demo_answers` writes it anew when answers change on purpose."""
 
 from __future__ import annotations
 
