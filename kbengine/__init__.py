@@ -6,7 +6,7 @@
 Warsaw
 
 Names are imported on first use: `import kbengine` takes a few milliseconds. Beside `kbengine.cli` this is the one place
-that reaches up to the adapters.
+that reaches up to the adapters. All errors are `KBError`s; `kbengine.errors` has them by name.
 """
 
 from __future__ import annotations
@@ -19,20 +19,7 @@ from kbengine.version import __version__
 if TYPE_CHECKING:
     from adapters.knowledge_base import KnowledgeBase
     from adapters.tasks.answers import Answer, Evidence, TaskAnswer
-    from kbengine.errors import (
-        CorpusError,
-        CorruptError,
-        InvalidOptionError,
-        KBError,
-        LockedError,
-        NotAKnowledgeBaseError,
-        QueryError,
-        StateError,
-        StorageFullError,
-        TaskInputError,
-        UnknownDocumentError,
-        UsageError,
-    )
+    from kbengine.errors import KBError
     from kbengine.inputs import Dialogue, Mention, Question, Slot
     from kbengine.search.query import Weights
     from kbengine.search.results import Hit, SearchResult
@@ -45,20 +32,7 @@ _HOMES = {
     "kbengine.search.results": ("SearchResult", "Hit"),
     "kbengine.search.query": ("Weights",),
     "kbengine.span": ("Span",),
-    "kbengine.errors": (
-        "KBError",
-        "UsageError",
-        "InvalidOptionError",
-        "TaskInputError",
-        "QueryError",
-        "CorpusError",
-        "UnknownDocumentError",
-        "StateError",
-        "NotAKnowledgeBaseError",
-        "LockedError",
-        "CorruptError",
-        "StorageFullError",
-    ),
+    "kbengine.errors": ("KBError",),
 }
 
 __all__ = [
@@ -75,17 +49,6 @@ __all__ = [
     "Weights",
     "Span",
     "KBError",
-    "UsageError",
-    "InvalidOptionError",
-    "TaskInputError",
-    "QueryError",
-    "CorpusError",
-    "UnknownDocumentError",
-    "StateError",
-    "NotAKnowledgeBaseError",
-    "LockedError",
-    "CorruptError",
-    "StorageFullError",
     "__version__",
 ]
 

@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from kbengine.build.sync import SyncOptions, SyncReport
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
-    from kbengine.encoders.tuned_info import TunedInfo
     from kbengine.progress import ProgressSink
     from kbengine.search.pool import KeyOf
     from kbengine.search.results import SearchResult
     from kbengine.search.searcher import Searcher
     from storage.alias_changes import AliasChange
-    from storage.alias_records import AliasMatch, AliasRecord, AliasSource
+    from storage.alias_records import AliasMatch, AliasSource
     from storage.gpu import IndexDevice
     from storage.information import KBInfo
     from storage.reader import KBReader
@@ -199,22 +198,6 @@ class KnowledgeBase:
         name = name or self._default
         return self.encoder if name is None else self._tuned.get(name)
 
-    def tuned_encoders(self) -> list[TunedInfo]:
-        """Return what is known of each encoder tuned for this knowledge base, by name."""
-        from kbengine.encoders.tuned_info import tuned_infos
-
-        return tuned_infos(self.path)
-
-    def delete_encoder(self, name: str) -> None:
-        """Forget a tuned encoder; searches that name it fail from then on.
-
-        Raises:
-            UnknownEncoderError: there is none of the name.
-        """
-        from storage.tuned_files import delete_tuned
-
-        delete_tuned(self.path, name)
-
     def add(
         self, documents: Iterable[CorpusDocument | Mapping[str, Any]], *, replace: bool = True, op_id: str | None = None
     ) -> Commit:
@@ -269,29 +252,6 @@ class KnowledgeBase:
         with self._write_lock:
             commit: Commit = self._open_writer().delete(doc_ids, op_id=op_id)
         return commit
-
-    def aliases(
-        self,
-        *,
-        doc_id: str | None = None,
-        prefix: str | None = None,
-        source: AliasSource | None = None,
-        after: str | None = None,
-        limit: int = 100,
-    ) -> list[AliasRecord]:
-        """Return the other names of documents, ordered by name; `after` takes the last one's `cursor`.
-
-        Args:
-            doc_id: only those of this document.
-            prefix: only names that begin so, accents and case folded.
-            source: only those from this source.
-            after: where the next page begins.
-            limit: how many at most.
-
-        Raises:
-            UnknownDocumentError: no document has the id.
-        """
-        return self._reader.list_aliases(doc_id=doc_id, prefix=prefix, source=source, after=after, limit=limit)
 
     def alias_matches(self, name: str) -> list[tuple[DocumentRecord, AliasMatch]]:
         """Return the documents of which `name` is another name, best first, each with how it matches."""

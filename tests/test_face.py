@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import kbengine
-from kbengine import CorpusError, InvalidOptionError, KnowledgeBase, Mention, Question, Slot, TaskInputError
+from kbengine import KnowledgeBase, Mention, Question, Slot
+from kbengine.errors import CorpusError, InvalidOptionError, TaskInputError
 
 MODULES = ("kbengine", "adapters.knowledge_base", "kbengine.inputs", "kbengine.text_form", "kbengine.search.query")
 

@@ -78,7 +78,9 @@ def list_aliases(knowledge_base: KnowledgeBase, doc_id: str, prefix: str, limit:
     """
     listing = f"aliases {doc_id or None!r} {prefix or None!r}"
     after = str(page_position(listing, token)) if token else None
-    found = knowledge_base.aliases(doc_id=doc_id or None, prefix=prefix or None, after=after, limit=limit + 1)
+    found = knowledge_base.reader.list_aliases(
+        doc_id=doc_id or None, prefix=prefix or None, after=after, limit=limit + 1
+    )
     more = page_token(listing, found[limit - 1].cursor) if len(found) > limit else None
     return Page(tuple(found[:limit]), more)
 

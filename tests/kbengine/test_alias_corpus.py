@@ -295,8 +295,8 @@ def test_the_python_api_lists_adds_deletes_and_looks_up(kb):
         assert (document.title, match.form, match.prior, match.sources) == ("Rhine", "case", 0.5, ("manual",))
         assert knowledge_base.delete_aliases("3", ["Rijn"]).aliases == 1
         knowledge_base.add([{"id": "n", "title": "Nile", "text": "A long river.", "aliases": ["An-Nil", "Iteru"]}])
-        assert [each.alias for each in knowledge_base.aliases(doc_id="n")] == ["An-Nil", "Iteru"]
-        assert [each.alias for each in knowledge_base.aliases(source="manual", prefix="RH")] == ["Rhein"]
+        assert [each.alias for each in knowledge_base.reader.list_aliases(doc_id="n")] == ["An-Nil", "Iteru"]
+        assert [each.alias for each in knowledge_base.reader.list_aliases(source="manual", prefix="RH")] == ["Rhein"]
         with pytest.raises(UnknownDocumentError):
             knowledge_base.add_aliases("nobody", ["x"])
         with pytest.raises(CorpusError, match="list of names"):

@@ -14,6 +14,7 @@ from kbengine.encoders.deltas import DELTA, ParameterOptions
 from kbengine.encoders.model import query_weights
 from kbengine.encoders.tuned_encoders import store_tuned
 from kbengine.inputs import Question, Slot
+from storage.tuned_files import delete_tuned
 from web.models.answers import AnswerEnvelope, BatchAnswer
 
 TEXT = "Marie Curie was born in Warsaw, which is not Paris."
@@ -244,7 +245,7 @@ def test_a_tuned_encoder_is_asked_for_by_name(service):
     assert plain["model"]["encoder"] == service.engine.knowledge_base.encoder.name
 
     assert len({*seen, plain["model"]["fingerprint"]}) == 3
-    service.engine.knowledge_base.delete_encoder("linker")
+    delete_tuned(service.engine.knowledge_base.path, "linker")
     gone = service.post("/v1/search", {"text": "who", "encoder": "linker"})
     assert (gone.status_code, gone.json["code"]) == (404, "unknown_encoder")
 

@@ -33,7 +33,7 @@ class OtherName:
 
 def other_names(kb: KnowledgeBase, doc_id: str) -> tuple[OtherName, ...]:
     """Return the names of the document beside its title, each once."""
-    records = kb.aliases(doc_id=doc_id, limit=SHOWN_NAMES)
+    records = kb.reader.list_aliases(doc_id=doc_id, limit=SHOWN_NAMES)
     by_name: dict[str, list[AliasRecord]] = defaultdict(list)
     for record in records:
         if record.source != "title":

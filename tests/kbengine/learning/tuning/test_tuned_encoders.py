@@ -14,9 +14,10 @@ from kbengine.encoders.checkpoint import read_checkpoint, write_checkpoint
 from kbengine.encoders.deltas import DELTA, ParameterOptions
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.model import query_weights
-from kbengine.encoders.tuned_encoders import export_tuned, store_tuned
+from kbengine.encoders.tuned_encoders import export_tuned, store_tuned, tuned_infos
 from kbengine.errors import CorruptError, EncoderError, EncoderMismatchError, UnknownEncoderError
 from kbengine.knowledge_base import KnowledgeBase
+from storage.tuned_files import delete_tuned
 from tests.kbengine.learning.tuning.tuning_world import open_world
 from tests.tiny_encoder import write_tiny_encoder
 
@@ -54,7 +55,7 @@ def test_an_encoder_is_there_when_it_appears_and_another_when_it_changes(tmp_pat
         assert [hit.score for hit in one.hits] != [hit.score for hit in two.hits]
         assert one.generation == two.generation
 
-        knowledge_base.delete_encoder("linker")
+        delete_tuned(knowledge_base.path, "linker")
         with pytest.raises(UnknownEncoderError):
             knowledge_base.search(QUESTION, encoder="linker")
 
@@ -197,7 +198,7 @@ def test_facts_are_listed_without_loading(tmp_path) -> None:
     with open_world(tmp_path) as knowledge_base:
         info = store(knowledge_base)
 
-        (found,) = knowledge_base.tuned_encoders()
+        (found,) = tuned_infos(knowledge_base.path)
 
         assert found == info
         assert json.loads(json.dumps(found.to_json()))["tasks"] == ["question"]

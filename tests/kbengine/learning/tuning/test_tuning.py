@@ -11,7 +11,7 @@ import torch
 from kbengine.build.reindexing import ReindexOptions, reindex
 from kbengine.corpus.normalise import norm
 from kbengine.encoders.deltas import ParameterOptions
-from kbengine.encoders.tuned_encoders import base_checkpoint
+from kbengine.encoders.tuned_encoders import base_checkpoint, tuned_infos
 from kbengine.errors import EncoderError, EncoderMismatchError, InvalidOptionError, TrainingDataError
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.learning.loop.processes import join_processes
@@ -102,7 +102,7 @@ def test_an_interrupted_tuning_resumes_to_the_same_encoder(tmp_path) -> None:
                 asked = iter([False] * 3 + [True])
                 with pytest.raises(KeyboardInterrupt):
                     tune(knowledge_base, planted_rows(), "t", options, stop=lambda asked=asked: next(asked))
-                assert knowledge_base.tuned_encoders() == []
+                assert tuned_infos(knowledge_base.path) == []
             done = tune(knowledge_base, planted_rows(), "t", options, resume=stops)
             assert done.info is not None
             prints.append(done.info.fingerprint)
@@ -197,7 +197,7 @@ def test_the_start_is_kept_when_nothing_beats_it(tmp_path) -> None:
 
         assert done.info is None
         assert done.facts()["stored"] is False
-        assert knowledge_base.tuned_encoders() == []
+        assert tuned_infos(knowledge_base.path) == []
 
 
 def test_rows_that_cannot_teach_are_counted(tmp_path) -> None:
@@ -223,7 +223,7 @@ def test_rows_without_any_right_candidate_leave_nothing_behind(tmp_path) -> None
         done = tune(knowledge_base, rows, "t", fast_options(epochs=2))
 
         assert done.info is None and not done.taught
-        assert knowledge_base.tuned_encoders() == []
+        assert tuned_infos(knowledge_base.path) == []
 
 
 def test_what_cannot_be_begun_is_refused(tmp_path) -> None:
