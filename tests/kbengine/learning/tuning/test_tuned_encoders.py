@@ -14,7 +14,8 @@ from kbengine.encoders.checkpoint import read_checkpoint, write_checkpoint
 from kbengine.encoders.deltas import DELTA, ParameterOptions
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.model import query_weights
-from kbengine.encoders.tuned_encoders import export_tuned, store_tuned, tuned_infos
+from kbengine.encoders.tuned_encoders import export_tuned, store_tuned
+from kbengine.encoders.tuned_info import tuned_infos
 from kbengine.errors import CorruptError, EncoderError, EncoderMismatchError, UnknownEncoderError
 from kbengine.knowledge_base import KnowledgeBase
 from storage.tuned_files import delete_tuned

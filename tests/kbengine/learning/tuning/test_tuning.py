@@ -11,7 +11,8 @@ import torch
 from kbengine.build.reindexing import ReindexOptions, reindex
 from kbengine.corpus.normalise import norm
 from kbengine.encoders.deltas import ParameterOptions
-from kbengine.encoders.tuned_encoders import base_checkpoint, tuned_infos
+from kbengine.encoders.tuned_encoders import base_checkpoint
+from kbengine.encoders.tuned_info import tuned_infos
 from kbengine.errors import EncoderError, EncoderMismatchError, InvalidOptionError, TrainingDataError
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.learning.loop.processes import join_processes
