@@ -137,6 +137,8 @@ class Searcher:
         """Add to each pool what a round finds beyond what is in it."""
         clock = time.perf_counter
         began = clock()
+        is_last = key_of is not None and ROUND_PLACES * growth >= MAX_K  # so many places are the most that is grouped
+        growth = MAX_K // ROUND_PLACES if is_last else growth
         near = [pool for pool in pools if pool.plan.by_vectors or growth > 1]
         if near:
             found = self._nearest(
@@ -152,20 +154,16 @@ class Searcher:
             for pool, rows, passages in zip(near, *found, strict=True):
                 pool.token_rows, pool.passage_hits = rows, passages
         nearest_at = clock()
-        n_places = min(ROUND_PLACES * growth, MAX_K)
         new = []
         for pool in pools:
             # Several places may be one sentence or one answer; else no more of them are needed than are wanted.
-            is_plain = key_of is None and pool.unit != "sentence"
-            new.append(
-                self._choose(snapshot, pool, options, min(n_places, options.k) if is_plain else n_places, growth)
-            )
+            most = 4 * MAX_K if pool.unit == "sentence" else MAX_K if key_of is not None else options.k
+            new.append(self._choose(snapshot, pool, options, min(ROUND_PLACES * growth, most), growth))
+            pool.is_exhausted |= is_last or len(pool.phrases or ()) >= most
         rescored_at = clock()
         resolved = self._resolver.resolve(snapshot, new, [pool.unit for pool in pools], explain=options.explain)
         for pool, hits in zip(pools, resolved, strict=True):
             pool.take(hits, key_of)
-            if key_of is not None and pool.phrases is not None and len(pool.phrases) >= MAX_K:
-                pool.is_exhausted = True
         timings["nearest"] += (nearest_at - began) * 1e3
         timings["rescore"] += (rescored_at - nearest_at) * 1e3
         timings["resolve"] += (clock() - rescored_at) * 1e3
