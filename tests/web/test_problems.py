@@ -133,7 +133,7 @@ def test_every_wrong_request_has_a_problem_of_its_own(shared, method, path, opti
         (b'{"text": "\\ud800"}', "half of a surrogate pair"),
         (b'{"text": "a", "k": NaN}', "holds NaN or Infinity"),
         (b'{"text": "a", "k": -Infinity}', "holds NaN or Infinity"),
-        (gzip.compress(b'{"text": "a"}'), "is compressed with gzip"),
+        (gzip.compress(b'{"text": "a"}', mtime=0), "is compressed with gzip"),
         ('{"text": "a"}'.encode("utf-16"), "is UTF-16 or UTF-32"),
         ('{"text": "a"}'.encode("utf-16-be"), "is UTF-16 or UTF-32"),
         ('{"text": "a"}'.encode("utf-32"), "is UTF-16 or UTF-32"),
