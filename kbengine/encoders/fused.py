@@ -18,8 +18,8 @@ LinearFunction = Callable[[Tensor], Tensor]
 class FusedStack(nn.Module):
     """The same function as a `BertStack`, for inference only.
 
-    The weights are copies without gradients: they neither move with `.to()` nor appear in `state_dict()`. The layers
-    compute in `dtype`, whatever the dtype of their input, and return `dtype`.
+    The weights are copies without gradients: they neither move with `.to()` nor appear in `state_dict()`. Products and
+    attention are computed in `dtype`; what they are added to, its normalisation and the states returned are float32.
     """
 
     def __init__(
@@ -30,29 +30,29 @@ class FusedStack(nn.Module):
         Args:
             stack: the layers to copy.
             device: where to compute.
-            dtype: in what to compute.
+            dtype: of the products' factors.
             usual_rows: tokens in a usual batch; only the layout of the weights depends on it.
             prepack: whether to reorder weights for oneDNN on a CPU that has it.
         """
         super().__init__()
         self.dtype = dtype
         packs = prepack and device.type == "cpu" and can_prepack(dtype)
-        # There two batched products take half the time of torch's fused attention.
-        self._attend = _attend_by_products if device.type == "cpu" and dtype == torch.bfloat16 else _attend
         self._layers = [_fuse(layer, device, dtype, usual_rows if packs else None) for layer in _layers(stack)]
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the last hidden states, (B, T, H) → (B, T, H) of the stack's dtype."""
+        """Return the last hidden states, (B, T, H) → (B, T, H) float32."""
         B, T, H = hidden.shape
-        hidden = hidden.to(self.dtype)
+        # In bfloat16 the sum over the layers would lose as much as all products together (benchmarks/arithmetic.py).
+        hidden = hidden.float()
         bias = None if mask is None else torch.zeros(mask.shape, dtype=self.dtype, device=hidden.device)
         if bias is not None and mask is not None:
             bias.masked_fill_(~mask, -torch.inf)  # (B, 1, 1, T)
         for layer in self._layers:
-            qkv = layer.qkv(hidden).view(B, T, 3, layer.n_heads, -1).permute(2, 0, 3, 1, 4)  # (3, B, heads, T, H/heads)
-            attended = self._attend(qkv, bias).transpose(1, 2).reshape(B, T, H)
-            hidden = layer.attention_norm(hidden + layer.attention_output(attended))
-            hidden = layer.output_norm(hidden + layer.down(layer.up(hidden)))
+            qkv = layer.qkv(hidden.to(self.dtype)).view(B, T, 3, layer.n_heads, -1).permute(2, 0, 3, 1, 4)
+            attended = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], attn_mask=bias)  # (B, heads, T, H/heads)
+            added = layer.attention_output(attended.transpose(1, 2).reshape(B, T, H))
+            hidden = layer.attention_norm(hidden + added)
+            hidden = layer.output_norm(hidden + layer.down(layer.up(hidden.to(self.dtype))))
         return hidden
 
 
@@ -68,7 +68,7 @@ class _FusedLayer:
 
 
 def can_prepack(dtype: torch.dtype) -> bool:
-    """Return whether this torch runs a linear layer over weights in oneDNN's layout, in this dtype, and rightly."""
+    """Whether this torch can run a linear layer over weights in oneDNN's layout, in this dtype, and gets it right."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch
         return False
     generator = torch.Generator().manual_seed(0)
@@ -80,20 +80,6 @@ def can_prepack(dtype: torch.dtype) -> bool:
     except (AttributeError, RuntimeError, TypeError, NotImplementedError):
         return False
     return bool(torch.allclose(got.float(), expected.float(), atol=0.1))
-
-
-def _attend(qkv: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the attended values, (3, B, heads, T, D) → (B, heads, T, D); scores get `bias` (B, 1, 1, T)."""
-    return scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], attn_mask=bias)
-
-
-def _attend_by_products(qkv: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the same as `_attend`."""
-    _, B, n_heads, T, D = qkv.shape
-    query, key, value = qkv.reshape(3, B * n_heads, T, D)
-    added = qkv.new_zeros(1) if bias is None else bias.expand(B, n_heads, 1, T).reshape(B * n_heads, 1, T)
-    scores = torch.baddbmm(added, query, key.transpose(1, 2), alpha=D**-0.5)  # (B heads, T, T)
-    return torch.bmm(scores.softmax(dim=-1), value).view(B, n_heads, T, D)
 
 
 def _layers(stack: BertStack) -> list[BertLayer]:
@@ -109,7 +95,7 @@ def _fuse(layer: BertLayer, device: torch.device, dtype: torch.dtype, packed_row
         return _plain_linear(weight, bias, gelu=gelu)
 
     def norm(module: nn.LayerNorm) -> LinearFunction:
-        weight, bias = module.weight.detach().to(device, dtype), module.bias.detach().to(device, dtype)
+        weight, bias = module.weight.detach().to(device, torch.float32), module.bias.detach().to(device, torch.float32)
         shape, eps = list(module.normalized_shape), module.eps
         return lambda hidden: layer_norm(hidden, shape, weight, bias, eps)
 
