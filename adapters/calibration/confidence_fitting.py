@@ -26,8 +26,8 @@ MIN_ANSWERED = 10
 """Answers above a threshold that a precision is believed from."""
 MIN_UNANSWERABLE = 30
 """Records without a right answer from which on it is learned what such questions look like."""
-MAX_LOST = 0.01
-"""Share of the right answers that may be refused so that questions without one are."""
+MAX_LOST = 0.05
+"""Share of the answerable questions, most of them with a wrong answer, that may be refused so that others are."""
 MAX_ANSWERABLE_THRESHOLD = 0.5
 """What is more likely answerable than not is never refused."""
 ANSWERABLE_STRENGTH = 0.1
@@ -82,14 +82,16 @@ class ConfidenceFit:
     report: dict[str, Any]
 
 
-def fit_confidence(judgements: Sequence[Judgement], rule: ThresholdRule, *, seed: int = 13) -> ConfidenceFit:
+def fit_confidence(
+    judgements: Sequence[Judgement], rule: ThresholdRule, *, seed: int = 13, max_lost: float = MAX_LOST
+) -> ConfidenceFit:
     """Return the probability model fitted on all records, and its figures from fitting on one half for the other.
 
     The records are halved at random; each half gets the probabilities of the model of the other half. These give the
     reported Brier score, calibration error, bins and thresholds. The model that is kept is fitted on all records.
 
     Where enough records have no right answer, whether there is one gets a model and a threshold of its own: the
-    highest, up to a half, at which no more than `MAX_LOST` of the right answers are refused.
+    highest, up to a half, at which no more than `max_lost` of the questions with one are refused.
 
     Raises:
         CalibrationError: too few records, all or none of the answers right, or the threshold asked for is not reached.
@@ -128,8 +130,8 @@ def fit_confidence(judgements: Sequence[Judgement], rule: ThresholdRule, *, seed
     }
     answerable_threshold = None
     if fitted.answerable is not None:
-        of_right = answerable[has_gold & is_right]
-        answerable_threshold = _rounded_down(min(float(np.quantile(of_right, MAX_LOST)), MAX_ANSWERABLE_THRESHOLD))
+        at = float(np.quantile(answerable[has_gold], max_lost))
+        answerable_threshold = _rounded_down(min(at, MAX_ANSWERABLE_THRESHOLD))
         report["answerable"] = refused_at(answerable, has_gold, is_right, answerable_threshold)
     return ConfidenceFit(fitted, threshold, answerable_threshold, report)
 
