@@ -24,7 +24,8 @@ from benchmarks.measurement import write_result
 from benchmarks.quality import predict, score
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import DEFAULT_FILTER
-from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
+from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.knowledge_base import KnowledgeBase
 
 REFERENCE = "float32"

@@ -21,7 +21,8 @@ from benchmarks.measurement import write_result
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.corpus.normalise import norm
-from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
+from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.inputs import Question, TaskInput
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.terminal.demonstration import demo_queries

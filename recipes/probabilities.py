@@ -38,7 +38,8 @@ from adapters.tasks.defaults import TASK_WEIGHTS
 from benchmarks.kilt_sets import RETRIEVAL_ONLY, data_folder, page_files, set_files
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import DEFAULT_FILTER
-from kbengine.encoders.encoder import DEFAULT_ENCODER, Encoder
+from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.inputs import TASKS, Task
 from kbengine.knowledge_base import KnowledgeBase
 
@@ -163,7 +164,7 @@ def judge(path: Path, encoder: Encoder, asked: Sequence[Asked]) -> list[Judged]:
 def collect(data: Path, scratch: Path, kb: Path | None) -> list[Judged]:
     """Return the answers of all knowledge bases, which are made where they are not there yet."""
     encoder = Encoder.load(DEFAULT_ENCODER)
-    pages = {}
+    pages: dict[str, str] = {}
     for file in page_files(data):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             pages.update((str(json.loads(line)["wikipedia_id"]), line) for line in lines)
