@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbengine.corpus.compression import CorpusFile
+from kbengine.corpus.fields import decoded
 from kbengine.errors import CorpusError, InvalidOptionError
 from storage.alias_records import AliasSource, NewAlias
-
-_UTF8_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,7 @@ def read_alias_table(path: Path, source: AliasSource) -> Iterator[AliasLine]:
         CorpusError: the file cannot be read.
     """
     with CorpusFile(path) as file:
-        number = 0
-        while line := file.readline():
-            number += 1
-            if number == 1:
-                line = line.removeprefix(_UTF8_BOM)
+        for number, line in file.lines():
             if not line.strip():
                 continue
             place = f"{path}, line {number}"
@@ -45,10 +40,7 @@ def read_alias_table(path: Path, source: AliasSource) -> Iterator[AliasLine]:
 
 
 def _parsed(place: str, line: bytes, source: AliasSource) -> AliasLine:
-    try:
-        columns = line.decode("utf-8").split("\t")
-    except UnicodeDecodeError as e:
-        raise CorpusError(f"byte 0x{line[e.start]:02x} at {e.start} is not UTF-8, wanted UTF-8") from e
+    columns = decoded(line).split("\t")
     if not 2 <= len(columns) <= 3:
         raise CorpusError(
             f"{len(columns)} columns, wanted 2 or 3 separated by tabs: the name, the document's id or title, its prior"

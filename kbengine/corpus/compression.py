@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import sys
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +37,7 @@ _OTHER_ARCHIVES: Final = (
 )
 
 
-class CorpusFile:
+class CorpusFile(AbstractContextManager["CorpusFile"]):
     """One open corpus file, decompressed as it is read; a context manager.
 
     Damaged or truncated archives and I/O errors become CorpusError that names the file.
@@ -72,15 +74,19 @@ class CorpusFile:
             )
         return line
 
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the remaining lines with their numbers from 1, without a byte order mark at the beginning."""
+        number = 0
+        while line := self.readline():
+            number += 1
+            yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+
     def read(self, n: int) -> bytes:
         """Up to n bytes, fewer only at the end."""
         try:
             return self._stream.read(n)
         except Exception as e:
             raise self._translated(e) from e
-
-    def __enter__(self) -> CorpusFile:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()

@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from storage.records import JSON
+
 from kbengine.corpus.compression import CorpusFile
-from kbengine.corpus.document import CorpusDocument, CorpusPassage, Record, paragraph_passages
+from kbengine.corpus.document import CorpusDocument, Record, paragraph_passages
+from kbengine.corpus.fields import decoded
 from kbengine.errors import CorpusError
 
 COLUMNS = ("id", "text", "title")
@@ -79,17 +82,11 @@ def split_row(text: str) -> list[str] | None:
 
 
 def _record(run: list[_Row]) -> Record:
-    passages: list[CorpusPassage] = []
-    for ordinal, row in enumerate(run, 1):
-        passages.extend(paragraph_passages(ordinal, row.text))
+    passages = tuple(part for ordinal, row in enumerate(run, 1) for part in paragraph_passages(ordinal, row.text))
     number, bytes_read = run[-1].last_line, run[-1].bytes_read
     try:
-        document = CorpusDocument(
-            run[0].dpr_id,
-            run[0].title,
-            meta={"dpr_ids": [row.dpr_id for row in run]},
-            passages=tuple(passages),
-        )
+        meta: dict[str, JSON] = {"dpr_ids": [row.dpr_id for row in run]}
+        document = CorpusDocument(run[0].dpr_id, run[0].title, meta=meta, passages=passages)
     except CorpusError as e:
         return Record(number, bytes_read, problem=e.message)
     return Record(number, bytes_read, document)
@@ -138,7 +135,7 @@ def _whole_row(line: bytes, lines: _Lines) -> list[str]:
     """Return the fields of the row that begins on this line; a quoted field may go on over the next lines."""
     more: list[bytes] = []
     try:
-        while (fields := split_row(_decoded(b"".join([line, *more])).rstrip("\r\n"))) is None:
+        while (fields := split_row(decoded(b"".join([line, *more])).rstrip("\r\n"))) is None:
             # The row can only end on a line that has a quote.
             while (following := lines.next()) is not None:
                 more.append(following[1])
@@ -150,13 +147,6 @@ def _whole_row(line: bytes, lines: _Lines) -> list[str]:
         lines.put_back(more)  # only the first line is at fault for certain
         raise
     return fields
-
-
-def _decoded(line: bytes) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as e:
-        raise CorpusError(f"byte 0x{line[e.start]:02x} at {e.start} is not UTF-8, wanted UTF-8") from e
 
 
 class _Lines:

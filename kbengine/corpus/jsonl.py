@@ -8,12 +8,10 @@ from typing import TypeAlias
 
 from kbengine.corpus.compression import CorpusFile
 from kbengine.corpus.document import CorpusDocument, Record
-from kbengine.corpus.fields import kind_of
+from kbengine.corpus.fields import decoded, kind_of
 from kbengine.errors import CorpusError
 
 ParseRecord: TypeAlias = Callable[[Mapping[str, object]], CorpusDocument]
-
-_UTF8_BOM = b"\xef\xbb\xbf"
 
 
 def jsonl_records(file: CorpusFile, parse: ParseRecord) -> Iterator[Record]:
@@ -21,11 +19,7 @@ def jsonl_records(file: CorpusFile, parse: ParseRecord) -> Iterator[Record]:
 
     Lines end at a line feed alone: U+2028 and its like are legal inside JSON strings.
     """
-    number = 0
-    while line := file.readline():
-        number += 1
-        if number == 1:
-            line = line.removeprefix(_UTF8_BOM)
+    for number, line in file.lines():
         if line.isspace() or not line:
             continue
         try:
@@ -39,9 +33,7 @@ def jsonl_records(file: CorpusFile, parse: ParseRecord) -> Iterator[Record]:
 def parse_object(line: bytes) -> Mapping[str, object]:
     """Return the JSON object on a line of UTF-8, or CorpusError that says what is on it instead."""
     try:
-        value: object = json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError as e:
-        raise CorpusError(f"byte 0x{line[e.start]:02x} at {e.start} is not UTF-8, wanted JSON in UTF-8") from e
+        value: object = json.loads(decoded(line, "JSON in UTF-8"))
     except json.JSONDecodeError as e:
         raise CorpusError(f"malformed JSON at character {e.pos}: {e.msg}; wanted one JSON object a line") from e
     except (ValueError, RecursionError) as e:  # a number of thousands of digits; brackets nested too deep

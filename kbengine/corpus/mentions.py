@@ -38,9 +38,7 @@ def count_mentions(paths: Sequence[Path]) -> Iterator[AliasLine]:
     places: dict[tuple[str, str], str] = {}
     for path in paths:
         with CorpusFile(path) as file:
-            number = 0
-            while line := file.readline():
-                number += 1
+            for number, line in file.lines():
                 if not line.strip():
                     continue
                 place = f"{path}, line {number}"

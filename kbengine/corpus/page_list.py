@@ -16,11 +16,9 @@ def read_page_list(path: str | Path) -> frozenset[str]:
     """
     ids: set[str] = set()
     with CorpusFile(Path(path)) as file:
-        number = 0
-        while line := file.readline():
-            number += 1
+        for number, line in file.lines():
             try:
-                ids.add(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
+                ids.add(line.decode().strip())
             except UnicodeDecodeError as e:
                 raise CorpusError(f"{path}, line {number}: is not UTF-8 text, wanted one document id a line") from e
     ids.discard("")

@@ -149,7 +149,9 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
             for record in _records(source, self._anchors):
                 self._bytes_read = before + record.bytes_read
                 if record.empty:
-                    self._pass_empty(source.place(record.number, record.path))
+                    self._n_empty += 1
+                    if len(self._empty) < MAX_BAD_KEPT:
+                        self._empty.append(source.place(record.number, record.path))
                     continue
                 passed = self._is_passed(file_index, record)
                 document, problem = self._checked(file_index, record)
@@ -164,11 +166,6 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
             self._bytes_read = before
         if self._passages == 0:
             raise (CorpusError if self._documents or self._n_bad else EmptyCorpusError)(self._nothing())
-
-    def _pass_empty(self, place: str) -> None:
-        self._n_empty += 1
-        if len(self._empty) < MAX_BAD_KEPT:
-            self._empty.append(place)
 
     def _checked(self, file_index: int, record: Record) -> tuple[CorpusDocument | None, str]:
         """Return the document under an id of its own, or None and the problem."""
