@@ -56,7 +56,7 @@ def measure(encoder: Path, data: Path, scratch: Path, half: Half, tops: tuple[in
         checkpoint.tokenizer_json, uncased=checkpoint.config.uncased, vocab_size=backbone.vocab_size, source="encoder"
     )
     is_content = content_ids(checkpoint.tokenizer_json, backbone.vocab_size)
-    trained = read_sparse(encoder, hidden_size=backbone.hidden_size).heads
+    trained = read_sparse(encoder, hidden_size=backbone.hidden_size)
     featurizer = Featurizer(
         tokenizer, checkpoint.config, is_content, trained.config.orders, truecaser=checkpoint.truecaser
     )

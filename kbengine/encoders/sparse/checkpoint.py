@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor
 
 from kbengine.encoders.sparse.config import SparseConfig
 from kbengine.encoders.sparse.model import SparseHeads
@@ -22,20 +20,12 @@ SPARSE_CONFIG_FILE = "sparse.json"
 SPARSE_WEIGHTS_FILE = "sparse.safetensors"
 
 
-@dataclass(frozen=True)
-class SparseCheckpoint:
-    """Sparse heads that were read and checked; `fingerprint` is the SHA-256 (hex) of configuration and weights."""
-
-    heads: SparseHeads
-    fingerprint: str
-
-
 def has_sparse(directory: Path) -> bool:
     """Return whether a model directory holds sparse heads."""
     return (directory / SPARSE_CONFIG_FILE).exists()
 
 
-def read_sparse(directory: Path, *, hidden_size: int) -> SparseCheckpoint:
+def read_sparse(directory: Path, *, hidden_size: int) -> SparseHeads:
     """Return the sparse heads of a model directory, float32, in evaluation mode.
 
     Raises:
@@ -60,7 +50,7 @@ def read_sparse(directory: Path, *, hidden_size: int) -> SparseCheckpoint:
     if not all(math.isfinite(float(tensor.sum())) for tensor in weights.values()):
         raise EncoderError(f"{path} holds NaN or infinite values; train or copy it anew")
     heads.load_state_dict(weights)
-    return SparseCheckpoint(heads.eval().requires_grad_(False), sparse_fingerprint(heads))
+    return heads.eval().requires_grad_(False)
 
 
 def sparse_files(heads: SparseHeads) -> dict[str, bytes]:
@@ -90,13 +80,8 @@ def write_sparse(directory: Path, heads: SparseHeads) -> None:
 
 def sparse_fingerprint(heads: SparseHeads) -> str:
     """Return the SHA-256 (hex) of the heads' configuration and present weights."""
-    weights = {name: tensor.detach().cpu().float() for name, tensor in heads.state_dict().items()}
-    return _fingerprint(heads.config, weights)
-
-
-def _fingerprint(config: SparseConfig, weights: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256(json.dumps(config.to_json(), sort_keys=True).encode())
-    for name in sorted(weights):
+    digest = hashlib.sha256(json.dumps(heads.config.to_json(), sort_keys=True).encode())
+    for name, tensor in sorted(heads.state_dict().items()):
         digest.update(name.encode())
-        digest.update(weights[name].contiguous().numpy().tobytes())
+        digest.update(tensor.detach().cpu().float().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -55,7 +55,7 @@ class SparseEncoder:
         Raises:
             EncoderError: its files are missing, damaged or of another encoder.
         """
-        heads = read_sparse(directory, hidden_size=hidden_size).heads
+        heads = read_sparse(directory, hidden_size=hidden_size)
         return cls(heads, tokenizer_json, vocab_size=vocab_size, device=device, source=str(directory))
 
     def window_rows(self, states: Tensor, ids: Int64, own: Sequence[slice]) -> list[WindowRows]:

@@ -48,18 +48,11 @@ class SparseHead(nn.Module):
             with torch.no_grad():
                 self.key.weight.copy_(self.query.weight)
 
-    def weights(self, states: Tensor, rows: slice | None = None) -> Tensor:
-        """Return the weight of each position for each token, (B, T, H) → (B, R, T), no token weighing itself.
-
-        Args:
-            states: (B, T, H).
-            rows: The R tokens whose weights are wanted; all by default.
-        """
-        T = states.shape[1]
-        rows = rows if rows is not None else slice(0, T)
-        query = self.query(states[:, rows])  # (B, R, H)
-        scores = query @ self.key(states).transpose(1, 2) / math.sqrt(query.shape[2])  # (B, R, T)
-        own = torch.eye(T, dtype=torch.bool, device=states.device)[rows]  # (R, T)
+    def weights(self, states: Tensor) -> Tensor:
+        """Return the weight of each position for each token, (B, T, H) → (B, T, T), no token weighing itself."""
+        query = self.query(states)  # (B, T, H)
+        scores = query @ self.key(states).transpose(1, 2) / math.sqrt(query.shape[2])  # (B, T, T)
+        own = torch.eye(states.shape[1], dtype=torch.bool, device=states.device)
         return torch.relu(scores).masked_fill(own, 0.0)
 
     def query_weights(self, states: Tensor) -> Tensor:
@@ -104,6 +97,7 @@ class SparseHeads(nn.Module):
         query_grams: Tensor,
         *,
         as_stored: bool = False,
+        every_query: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Return the sparse inner products of every token with its query, start and end side, both (B, T).
 
@@ -116,48 +110,19 @@ class SparseHeads(nn.Module):
             query_states: Two of (B, U, H), token states of the queries for the start and the end side.
             query_grams: int64 (B, K, U).
             as_stored: Whether only the heaviest `config.top` positions of each token count, about as in stored rows.
+            every_query: Score every token with every one of Q queries instead, both (B, T, Q). A passage's attention
+                is computed once for all: `A (F s'₁ … F s'_Q)`, where a row of the right factor holds what each query
+                gives to the n-gram of one position.
         """
+        given = _given_by_every if every_query else _given_by_own
         sides: list[Tensor] = []
         for side, of_query in zip(SIDES, query_states, strict=True):
             attention = self._attention(side, states, grams, as_stored=as_stored)  # (B, K, T, T)
-            total = states.new_zeros(states.shape[:2], dtype=torch.float32)
+            total = states.new_zeros((), dtype=torch.float32)
             for k, order in enumerate(self.config.orders):
-                weights = self.query_head(side, order).query_weights(of_query).float()  # (B, U)
-                match = gram_match(grams[:, k], query_grams[:, k]).to(weights.dtype)  # (B, T, U)
-                matched = match @ weights[:, :, None]  # (B, T, 1)
-                total = total + (attention[:, k] @ matched).squeeze(2)
-            sides.append(total)
-        return sides[0], sides[1]
-
-    def all_scores(
-        self,
-        states: Tensor,
-        grams: Tensor,
-        query_states: tuple[Tensor, Tensor],
-        query_grams: Tensor,
-        *,
-        as_stored: bool = False,
-    ) -> tuple[Tensor, Tensor]:
-        """Return the sparse inner products of every token with every query, start and end side, both (B, T, Q).
-
-        A passage's attention is computed once for all queries: `A (F s'₁ … F s'_Q)`, where a row of the right factor
-        holds what each query gives to the n-gram of one position.
-
-        Args:
-            states: (B, T, H), token states of passages.
-            grams: int64 (B, K, T).
-            query_states: Two of (Q, U, H).
-            query_grams: int64 (Q, K, U).
-            as_stored: As in `scores`.
-        """
-        sides: list[Tensor] = []
-        for side, of_query in zip(SIDES, query_states, strict=True):
-            attention = self._attention(side, states, grams, as_stored=as_stored)  # (B, K, T, T)
-            total = states.new_zeros(*states.shape[:2], len(query_grams), dtype=torch.float32)
-            for k, order in enumerate(self.config.orders):
-                weights = self.query_head(side, order).query_weights(of_query).float()  # (Q, U)
-                total = total + attention[:, k] @ _given(grams[:, k], query_grams[:, k], weights)
-            sides.append(total)
+                weights = self.query_head(side, order).query_weights(of_query).float()  # (B or Q, U)
+                total = total + attention[:, k] @ given(grams[:, k], query_grams[:, k], weights)  # (B, T, 1 or Q)
+            sides.append(total if every_query else total.squeeze(2))
         return sides[0], sides[1]
 
     def _attention(self, side: Side, states: Tensor, grams: Tensor, *, as_stored: bool) -> Tensor:
@@ -173,7 +138,12 @@ class SparseHeads(nn.Module):
         return weights * (weights >= least[:, None, :, None])
 
 
-def _given(grams: Tensor, query_grams: Tensor, weights: Tensor) -> Tensor:
+def _given_by_own(grams: Tensor, query_grams: Tensor, weights: Tensor) -> Tensor:
+    """Return what each row's own query gives to the n-gram at each position, (B, T), (B, U), (B, U) → (B, T, 1)."""
+    return gram_match(grams, query_grams).to(weights.dtype) @ weights[:, :, None]
+
+
+def _given_by_every(grams: Tensor, query_grams: Tensor, weights: Tensor) -> Tensor:
     """Return what each query gives to the n-gram at each position, (B, T), (Q, U) and (Q, U) → (B, T, Q)."""
     grams, query_grams = grams.contiguous(), query_grams.contiguous()
     known = torch.unique(query_grams)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 
 import numpy as np
 import torch
@@ -54,26 +55,20 @@ class SparseModel(nn.Module):
         return nullcontext() if self.train_encoder else torch.autocast(inputs.ids.device.type, enabled=False)
 
     def logits(
-        self, passages: Inputs, queries: Inputs, query_states: tuple[Tensor, Tensor]
+        self, passages: Inputs, queries: Inputs, query_states: tuple[Tensor, Tensor], *, every_query: bool = False
     ) -> tuple[SideLogits, SideLogits]:
-        """Return dense and sparse scores of every token with its query, each two of (B, T) float32."""
-        states = self.passage_states(passages)  # (B, T, H)
-        vectors = self.encoder.query_output(query_states, queries.is_token)
-        start, end = (
-            (states @ vector[:, :, None]).squeeze(2).float() for vector in (vectors.start, vectors.end)
-        )  # (B, T)
-        sparse = self.heads.scores(states, passages.grams, query_states, queries.grams, as_stored=self.as_stored)
-        return SideLogits(start, end), SideLogits(*sparse)
+        """Return dense and sparse scores of every token with its query, each two of (B, T) float32.
 
-    def all_logits(
-        self, passages: Inputs, queries: Inputs, query_states: tuple[Tensor, Tensor]
-    ) -> tuple[SideLogits, SideLogits]:
-        """Return dense and sparse scores of every token with every query, each two of (B, T, Q) float32."""
+        With `every_query`, of every token with every query: each two of (B, T, Q).
+        """
         states = self.passage_states(passages)  # (B, T, H)
         vectors = self.encoder.query_output(query_states, queries.is_token)
-        dense = SideLogits(*((states @ vector.T).float() for vector in (vectors.start, vectors.end)))
-        sparse = self.heads.all_scores(states, passages.grams, query_states, queries.grams, as_stored=self.as_stored)
-        return dense, SideLogits(*sparse)
+        sides = [
+            (states @ (side.T if every_query else side[:, :, None])).float() for side in (vectors.start, vectors.end)
+        ]
+        dense = SideLogits(*(each if every_query else each.squeeze(2) for each in sides))
+        grams = passages.grams, query_states, queries.grams
+        return dense, SideLogits(*self.heads.scores(states, *grams, as_stored=self.as_stored, every_query=every_query))
 
 
 class SparseTask(TrainingTask[SparseBatch]):
@@ -154,7 +149,9 @@ class SparseTask(TrainingTask[SparseBatch]):
         gold = (batch.gold_start, batch.gold_end)
         share, of_batch = self.options.in_batch, batch.bonus.new_zeros(())
         if share > 0:
-            all_dense, all_sparse = self.sparse_model.all_logits(batch.passages, batch.queries, query_states)
+            all_dense, all_sparse = self.sparse_model.logits(
+                batch.passages, batch.queries, query_states, every_query=True
+            )
             both = _sum(all_dense, all_sparse, self.options.dense_scale)
             of_batch = in_batch_loss(both, gold, excluded, outside, batch.never)
             dense, sparse = _of_own(all_dense), _of_own(all_sparse)
@@ -195,7 +192,7 @@ class SparseTask(TrainingTask[SparseBatch]):
             empty = [0] * len(examples)
             batch = make_batch(self.featurizer, examples, [None] * len(examples), empty, empty).to(processes.device)
             states = self.sparse_model.query_states(batch.queries)
-            dense, sparse = self.sparse_model.all_logits(batch.passages, batch.queries, states)
+            dense, sparse = self.sparse_model.logits(batch.passages, batch.queries, states, every_query=True)
             for name, scores in (("dense", dense), ("combined", _sum(dense, sparse))):
                 n_right[f"{name}_exact"] += _n_exact(_of_own(scores), batch)
                 n_right[f"{name}_passage"] += _n_passages(scores, batch)
@@ -214,7 +211,7 @@ class SparseTask(TrainingTask[SparseBatch]):
 
     def fingerprint(self) -> str:
         """Return a digest of the examples and the options."""
-        digest = hashlib.sha256(json.dumps(self.options.to_json(), sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps(asdict(self.options), sort_keys=True).encode())
         for example in self.examples:
             digest.update(f"{example.id}\x1f{example.passage}\x1f{example.query}\x1e".encode())
         return digest.hexdigest()

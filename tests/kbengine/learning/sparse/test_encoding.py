@@ -66,7 +66,7 @@ def product(passage: SparsePassage, query: SparseQuery) -> np.ndarray:
 def test_stored_rows_and_query_vectors_multiply_to_what_is_trained(directory: Path, encoder: Encoder) -> None:
     """With all n-grams kept, the inner products of rows and queries are the scores of the kernel of Eq. 2."""
     checkpoint = read_checkpoint(directory)
-    heads = read_sparse(directory, hidden_size=32).heads
+    heads = read_sparse(directory, hidden_size=32)
     V = checkpoint.config.backbone.vocab_size
     is_content = content_ids(checkpoint.tokenizer_json, V)
     featurizer = Featurizer(encoder.tokenizer, checkpoint.config, is_content, (1, 2))

@@ -96,14 +96,14 @@ def test_all_queries_at_once_get_what_each_gets_alone() -> None:
         torch.from_numpy(gram_numbers(each.numpy(), IS_CONTENT, (1, 2))).transpose(0, 1) for each in (ids, query_ids)
     )
 
-    together = model.all_scores(states, grams, query_states, query_grams)
+    together = model.scores(states, grams, query_states, query_grams, every_query=True)
 
     for q in range(4):
         of_query = tuple(each[q : q + 1].expand(3, -1, -1) for each in query_states)
         alone = model.scores(states, grams, of_query, query_grams[q : q + 1].expand(3, -1, -1))
         for all_of, own in zip(together, alone, strict=True):
             torch.testing.assert_close(all_of[:, :, q], own)
-    nothing = model.all_scores(states, grams, query_states, torch.full_like(query_grams, NO_GRAM))
+    nothing = model.scores(states, grams, query_states, torch.full_like(query_grams, NO_GRAM), every_query=True)
     assert not nothing[0].any() and not nothing[1].any()
 
 
