@@ -16,35 +16,18 @@ if TYPE_CHECKING:
     from kbengine.learning.runs.run import Recipe
 
 
-_SECTION_OF = {
-    "train": "data.train",
-    "dev": "data.dev",
-    "pages": "data.pages",
-    "exclude_pages": "data.exclude_pages",
-    "adapt": "data.adapt",
-    "reader": "data.reader",
-    "limit": "data.limit",
-    "init": "model.init",
-    "architecture": "model.architecture",
-    "frozen": "model.frozen",
-    "negatives": "losses.negatives",
-    "pre_batches": "losses.pre_batches",
-    "distillation": "losses.distillation",
+_SAME_NAME = {
+    "data": ("train", "dev", "pages", "exclude_pages", "adapt", "reader", "limit"),
+    "model": ("init", "architecture", "frozen", "top", "max_tokens"),
+    "losses": ("negatives", "pre_batches", "distillation"),
+    "loop": ("epochs", "batch_size", "accumulate", "seed", "device", "dtype", "patience", "tensorboard"),
+}
+_SECTION_OF = {name: f"{section}.{name}" for section, names in _SAME_NAME.items() for name in names} | {
     "weights": "weights",
     "joint": "losses.train_encoder",
-    "top": "model.top",
     "negative_fraction": "reading.negative_fraction",
     "dev_limit": "reading.max_dev_examples",
-    "max_tokens": "model.max_tokens",
-    "epochs": "loop.epochs",
-    "batch_size": "loop.batch_size",
-    "accumulate": "loop.accumulate",
     "learning_rate": "loop.optimizer.learning_rate",
-    "seed": "loop.seed",
-    "device": "loop.device",
-    "dtype": "loop.dtype",
-    "patience": "loop.patience",
-    "tensorboard": "loop.tensorboard",
 }
 """Where in a recipe each option of the command line belongs."""
 

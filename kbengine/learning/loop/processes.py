@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -14,68 +13,40 @@ from kbengine.encoders.device import choose_device
 from kbengine.errors import InvalidOptionError, MissingExtraError
 
 
-class Processes(ABC):
-    """What a training run needs to know about the processes it runs in."""
-
-    rank: int
-    world: int
-    device: torch.device
-
-    @property
-    def is_main(self) -> bool:
-        """Whether this is the process that writes files."""
-        return self.rank == 0
-
-    @abstractmethod
-    def gather(self, tensor: Tensor) -> Tensor:
-        """Return the processes' tensors concatenated along their first dimension, in order of rank.
-
-        The gradient flows back into every process's part, so that a loss over gathered vectors, averaged over the
-        processes, has the gradient of the same loss in one process. Shapes must be equal.
-        """
-
-    @abstractmethod
-    def average_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Replace each gradient by its mean over the processes."""
-
-    @abstractmethod
-    def mean(self, values: Tensor) -> Tensor:
-        """Return the mean of a tensor over the processes, without gradient."""
-
-    @abstractmethod
-    def any(self, flag: bool) -> bool:
-        """Return whether the flag is set in any process."""
-
-    @abstractmethod
-    def wait(self) -> None:
-        """Wait until every process has come here."""
-
-
-class SingleProcess(Processes):
-    """Training in this process alone, on the CPU or one GPU."""
+class Processes:
+    """What a training run needs to know about the processes it runs in: this one alone, on the CPU or one GPU."""
 
     def __init__(self, device: str = "auto") -> None:
         self.rank = 0
         self.world = 1
         self.device = choose_device(device)
 
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes files."""
+        return self.rank == 0
+
     def gather(self, tensor: Tensor) -> Tensor:
-        """Return the tensor itself."""
+        """Return the processes' tensors concatenated along their first dimension, in order of rank.
+
+        The gradient flows back into every process's part, so that a loss over gathered vectors, averaged over the
+        processes, has the gradient of the same loss in one process. Shapes must be equal.
+        """
         return tensor
 
     def average_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Do nothing."""
+        """Replace each gradient by its mean over the processes."""
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the values, detached."""
+        """Return the mean of a tensor over the processes, without gradient."""
         return values.detach()
 
     def any(self, flag: bool) -> bool:
-        """Return the flag."""
+        """Return whether the flag is set in any process."""
         return flag
 
     def wait(self) -> None:
-        """Return at once."""
+        """Wait until every process has come here."""
 
 
 class AcceleratedProcesses(Processes):
@@ -157,4 +128,4 @@ def join_processes(device: str = "auto") -> Processes:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return AcceleratedProcesses(device)
-    return SingleProcess(device)
+    return Processes(device)

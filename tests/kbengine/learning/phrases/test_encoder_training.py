@@ -15,7 +15,7 @@ from kbengine.encoders.encoder import Encoder
 from kbengine.errors import EncoderError, InvalidOptionError, TrainingDataError, TrainingError
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
-from kbengine.learning.loop.processes import SingleProcess
+from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.recipe import parse_override, read_recipe
 from kbengine.learning.phrases.development import DevelopmentOptions, DevelopmentSet
 from kbengine.learning.phrases.initial import ModelOptions
@@ -166,7 +166,7 @@ def test_a_teacher_is_asked_once_and_its_answers_are_kept(recipe, tmp_path):
     given = [*examples(), example(0, id="none", answers=(), answerable=False)]
     reader = FakeReader()
     first = teacher_logits(reader, given, tokenizer(), tmp_path / "teacher")
-    again = teacher_logits(reader, given, tokenizer(), tmp_path / "teacher", processes=SingleProcess("cpu"))
+    again = teacher_logits(reader, given, tokenizer(), tmp_path / "teacher", processes=Processes("cpu"))
 
     assert reader.n_asked == 8 and first[-1] is None and again[-1] is None
     assert all(np.array_equal(a[0], b[0]) for a, b in zip(first[:-1], again[:-1], strict=True))

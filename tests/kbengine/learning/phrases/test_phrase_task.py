@@ -11,7 +11,7 @@ import torch
 from kbengine.encoders.encoder import Encoder, PassageText
 from kbengine.errors import InvalidOptionError
 from kbengine.inputs import Question
-from kbengine.learning.loop.processes import SingleProcess
+from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Position
 from kbengine.learning.phrases.batches import Collator
 from kbengine.learning.phrases.phrase_task import LossOptions, PhraseTask
@@ -20,7 +20,7 @@ from kbengine.span import Span
 from tests.kbengine.learning.phrases.small_training import example, examples, tokenizer
 from tests.tiny_encoder import tiny_config, tiny_model, tiny_tokenizer_json
 
-CPU = SingleProcess("cpu")
+CPU = Processes("cpu")
 OFF = LossOptions(single=0, negative=0, negatives="golds", pre_batches=0, filter=0, passage=0, distillation=1)
 """Nothing but a loss that these tests replace."""
 

@@ -13,7 +13,7 @@ from kbengine.encoders.tokenization import TextTokens, token_span
 from kbengine.errors import InvalidOptionError, TrainingDataError
 from kbengine.learning.loop.loop import train
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
-from kbengine.learning.loop.processes import SingleProcess
+from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Position
 from kbengine.learning.reading.evaluation import evaluate_reading
 from kbengine.learning.reading.model import build_cross_encoder
@@ -183,7 +183,7 @@ def test_the_loss_is_that_of_the_definition() -> None:
     )
     assert marginal_loss(logits, candidate, right).item() == pytest.approx(by_hand, rel=1e-6)
     task = new_task(toy_examples(4, seed=1))
-    terms = task.losses(task.collate([0, 1, 2, 3], epoch=0), Position(), SingleProcess("cpu"))
+    terms = task.losses(task.collate([0, 1, 2, 3], epoch=0), Position(), Processes("cpu"))
     assert terms.total.item() == pytest.approx((terms.parts["start"] + terms.parts["end"]).item() / 2)
 
 
