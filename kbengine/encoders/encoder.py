@@ -23,7 +23,7 @@ from kbengine.encoders.sparse.checkpoint import has_sparse
 from kbengine.encoders.sparse.encoding import SparseEncoder, WindowRows
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
 from kbengine.encoders.truecasing import Truecaser, restored
-from kbengine.encoders.windows import plan_batches, windows
+from kbengine.encoders.windows import padded_rows, plan_batches, windows
 from kbengine.inputs import TaskInput
 from storage.sparse_scores import SparseQuery
 
@@ -244,7 +244,7 @@ class Encoder:
         encoded: list[EncodedWindow | None] = [None] * len(inputs)
         for batch in self._plan(lengths):
             members = batch.tolist()
-            results = self._encode_inputs([inputs[i] for i in members], lengths[batch])
+            results = self._encode_inputs([inputs[i] for i in members])
             for i, result in zip(members, results, strict=True):
                 encoded[i] = result
             if progress is not None:
@@ -268,7 +268,7 @@ class Encoder:
         start, end, passage = (np.empty((len(queries), self.d), dtype=np.float32) for _ in range(3))
         sparse: list[SparseQuery | None] = [None] * len(queries)
         for batch in self._plan(n_tokens):
-            ids, is_token = self._padded([queries[i].ids for i in batch.tolist()], n_tokens[batch])
+            ids, is_token = self._padded([queries[i].ids for i in batch.tolist()])
             with torch.inference_mode():
                 states = self._model.query_states(ids, is_token)
                 output = self._model.query_output(states, is_token)
@@ -304,14 +304,14 @@ class Encoder:
             inputs += [PassageWindow(i, title, tokens[i], window) for window in windows(len(tokens[i].ids), room)]
         return inputs
 
-    def _encode_inputs(self, inputs: Sequence[PassageWindow], lengths: NDArray[np.int64]) -> list[EncodedWindow]:
+    def _encode_inputs(self, inputs: Sequence[PassageWindow]) -> list[EncodedWindow]:
         """Return what a batch of inputs gives; its arrays are views into the batch's."""
         cls_id, sep_id = self.tokenizer.cls_id, self.tokenizer.sep_id
         rows = [
             [cls_id, *value.title, sep_id, *value.tokens.ids[value.window.begin : value.window.end].tolist(), sep_id]
             for value in inputs
         ]
-        ids, is_token = self._padded(rows, lengths)
+        ids, is_token = self._padded(rows)
         own = [value.own_positions for value in inputs]
         sparse: list[WindowRows] | None = None
         with torch.inference_mode():
@@ -327,18 +327,11 @@ class Encoder:
             encoded.append(EncodedWindow(vectors[row, at], logits[row, at], means[row], rows_of))
         return encoded
 
-    def _padded(
-        self, rows: Sequence[Sequence[int]], lengths: NDArray[np.int64]
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the ids int64 (B, T) on the device and which are tokens, bool (B, T), or None when all are."""
-        width = int(lengths.max())
-        if int(lengths.min()) == width:
-            return torch.tensor(rows, dtype=torch.int64, device=self.device), None
-        ids = np.full((len(rows), width), self.tokenizer.pad_id, dtype=np.int64)
-        for row, values in enumerate(rows):
-            ids[row, : len(values)] = values
-        is_token = np.arange(width) < lengths[:, None]
-        return torch.from_numpy(ids).to(self.device), torch.from_numpy(is_token).to(self.device)
+        ids, is_token = padded_rows(rows, self.tokenizer.pad_id)
+        mask = None if is_token.all() else torch.from_numpy(is_token).to(self.device)
+        return torch.from_numpy(ids).to(self.device), mask
 
 
 def _tokenizer(tokenizer_json: str, config: EncoderConfig, source: str) -> TextTokenizer:

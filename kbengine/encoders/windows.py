@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,3 +67,14 @@ def plan_batches(lengths: NDArray[np.int64], *, max_tokens: int, overhead_tokens
     if len(order):
         batches.append(order[begin:])
     return batches
+
+
+def padded_rows(
+    rows: Sequence[Sequence[int] | NDArray[np.int64]], pad_id: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the rows as one array, int64 (B, T), padded to the longest, and which of its places hold a token."""
+    lengths = np.array([len(row) for row in rows])
+    ids = np.full((len(rows), int(lengths.max())), pad_id, dtype=np.int64)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+    return ids, np.arange(ids.shape[1]) < lengths[:, None]

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from kbengine.corpus.compression import CorpusFile
 from kbengine.corpus.reader import read_corpus
-from kbengine.errors import InvalidOptionError, TrainingDataError
+from kbengine.errors import TrainingDataError
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.kilt import gold_places, kilt_examples, kind_of_row, kind_of_rows
 from kbengine.learning.data.natural_questions import dpr_example, simplified_example
@@ -20,6 +20,7 @@ from kbengine.learning.data.pages import PageStore
 from kbengine.learning.data.report import DataReport, FileReport, UnusableRowError
 from kbengine.learning.data.squad import squad_example, squad_rows
 from kbengine.learning.data.zero_shot import MIN_FIELDS, zero_shot_example
+from kbengine.learning.loop.options import require
 from kbengine.progress import NoProgress, ProgressSink
 
 DataFormat = Literal["squad", "natural-questions", "open", "dpr", "kilt", "zero-shot"]
@@ -45,8 +46,7 @@ class DataOptions:
     as_questions: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_passages < 1:
-            raise InvalidOptionError(f"max_passages is {self.max_passages}, wanted 1 or more")
+        require(self.max_passages >= 1, "max_passages", self.max_passages, "1 or more")
 
 
 @dataclass(frozen=True)

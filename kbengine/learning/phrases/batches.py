@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kbengine.encoders.tokenization import TextTokenizer
-from kbengine.encoders.windows import Window
+from kbengine.encoders.windows import Window, padded_rows
 from kbengine.learning.loop.batch import OnDevice
 from kbengine.learning.phrases.prepared import Gold, PreparedExample, PreparedPassage, PreparedSet, window_of
 
@@ -135,7 +135,7 @@ class Collator:
             parts = [self.data.passages[p] for _, p in mined]
             negatives = self._passages([(part, _first_window(part, self.max_passage_tokens)) for part in parts])
         return PhraseBatch(
-            queries=self._queries([row.example.query for row in rows]),
+            queries=self._padded([row.example.query for row in rows], [0] * len(rows)),
             passages=passages,
             gold_start=torch.from_numpy(gold_start),
             gold_end=torch.from_numpy(gold_end),
@@ -172,22 +172,9 @@ class Collator:
             inputs.is_text[number, begin : begin + window.end - window.begin] = True
         return inputs
 
-    def _queries(self, rows: Sequence[Sequence[int]]) -> Inputs:
-        return self._padded(rows, [0] * len(rows))
-
     def _padded(self, rows: Sequence[Sequence[int]], keys: Sequence[int]) -> Inputs:
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        width = int(lengths.max())
-        ids = np.full((len(rows), width), self._pad, dtype=np.int64)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = row
-        is_token = np.arange(width) < lengths[:, None]
-        return Inputs(
-            torch.from_numpy(ids),
-            torch.from_numpy(is_token),
-            torch.zeros(ids.shape, dtype=torch.bool),
-            torch.tensor(keys, dtype=torch.int64),
-        )
+        ids, is_token = (torch.from_numpy(array) for array in padded_rows(rows, self._pad))
+        return Inputs(ids, is_token, torch.zeros_like(is_token), torch.tensor(keys, dtype=torch.int64))
 
 
 def _first_window(passage: PreparedPassage, max_passage_tokens: int) -> Window:

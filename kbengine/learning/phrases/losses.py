@@ -31,7 +31,7 @@ def contrastive_loss(logits: Tensor, gold: Tensor, excluded: Tensor | None = Non
     if excluded is not None:
         logits = logits.masked_fill(excluded.scatter(1, columns, False), -torch.inf)
     losses = -log_softmax(logits, dim=1).gather(1, columns).squeeze(1)  # (B,)
-    return _mean(losses, has_gold)
+    return counted_mean(losses, has_gold)
 
 
 def single_passage_loss(
@@ -49,9 +49,7 @@ def single_passage_loss(
         gold_end: int64 (B,).
         excluded: two bool (B, T), positions outside the softmax for first and for last tokens.
     """
-    start = contrastive_loss(start_logits, gold_start, excluded[0])
-    end = contrastive_loss(end_logits, gold_end, excluded[1])
-    return (start + end) / 2
+    return negative_loss(start_logits, end_logits, torch.stack([gold_start, gold_end]), excluded)
 
 
 def negative_loss(
@@ -104,7 +102,7 @@ def distillation_loss(
     forward = _divergence(log_teacher, log_student, usable)
     backward = _divergence(log_student, log_teacher, usable)
     losses = {"teacher-student": forward, "student-teacher": backward, "both": (forward + backward) / 2}[direction]
-    return temperature**2 * _mean(losses, has_teacher & is_candidate.any(dim=1))
+    return temperature**2 * counted_mean(losses, has_teacher & is_candidate.any(dim=1))
 
 
 def filter_loss(logits: Tensor, gold_start: Tensor, gold_end: Tensor, is_text: Tensor) -> Tensor:
@@ -127,7 +125,7 @@ def filter_loss(logits: Tensor, gold_start: Tensor, gold_end: Tensor, is_text: T
             logits[..., side].float(), targets, pos_weight=n_tokens[:, None], reduction="none"
         )
         losses.append((each * is_text).sum(dim=1) / n_tokens)
-    return _mean((losses[0] + losses[1]) / 2, gold_start >= 0)
+    return counted_mean((losses[0] + losses[1]) / 2, gold_start >= 0)
 
 
 def passage_loss(
@@ -151,7 +149,7 @@ def _divergence(log_p: Tensor, log_q: Tensor, is_candidate: Tensor) -> Tensor:
     return (log_p.exp() * (log_p - log_q) * is_candidate).sum(dim=1)
 
 
-def _mean(losses: Tensor, counts: Tensor) -> Tensor:
+def counted_mean(losses: Tensor, counts: Tensor) -> Tensor:
     """Return the mean over the rows that count, 0 (with a gradient of 0) when there are none."""
     kept = torch.where(counts, losses, torch.zeros_like(losses))
     return kept.sum() / counts.sum().clamp_min(1)

@@ -242,17 +242,8 @@ class PhraseTask(TrainingTask[PhraseBatch]):
             parts["negative"] = self._negative_loss(batch, vectors, golds, (gold_start, gold_end), processes)
         if options.distillation:
             sides = (start, batch.teacher_start), (end, batch.teacher_end)
-            losses = [
-                distillation_loss(
-                    student,
-                    teacher,
-                    batch.passages.is_text,
-                    batch.has_teacher,
-                    direction=options.direction,
-                    temperature=options.temperature,
-                )
-                for student, teacher in sides
-            ]
+            among, how = (batch.passages.is_text, batch.has_teacher), (options.direction, options.temperature)
+            losses = [distillation_loss(*logits, *among, direction=how[0], temperature=how[1]) for logits in sides]
             parts["distillation"] = (losses[0] + losses[1]) / 2
         if options.filter:
             answered = with_phrase & batch.answerable

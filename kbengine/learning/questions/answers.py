@@ -13,6 +13,7 @@ from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.corpus.sentences import sentence_spans
 from kbengine.errors import InvalidOptionError
 from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION
+from kbengine.learning.loop.options import require
 from kbengine.learning.questions.candidates import ANSWER_KINDS, AnswerKind, answer_candidates
 from kbengine.learning.questions.words import words_of
 from kbengine.span import Span
@@ -56,8 +57,7 @@ class AnswerOptions:
 
     def __post_init__(self) -> None:
         for name in ("per_document", "per_passage", "max_answer_words", "min_sentence_words"):
-            if getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} is {getattr(self, name)}, wanted 1 or more")
+            require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
         check_weights("answer kind", self.kinds, ANSWER_KINDS)
 
 

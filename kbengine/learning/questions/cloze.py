@@ -17,6 +17,7 @@ from kbengine.corpus.document import CorpusDocument
 from kbengine.errors import InvalidOptionError
 from kbengine.inputs import Mention, Question, Slot, TaskInput
 from kbengine.learning.data.examples import TrainingExample
+from kbengine.learning.loop.options import require
 from kbengine.learning.questions.answers import (
     Answer,
     AnswerOptions,
@@ -67,10 +68,9 @@ class ClozeOptions:
 
     def __post_init__(self) -> None:
         check_weights("question kind", self.mix, QUESTION_KINDS)
-        if not 0 <= self.drop[0] <= self.drop[1] < 1:
-            raise InvalidOptionError(f"drop is {self.drop}, wanted two shares from 0 to below 1, the smaller first")
-        if not 0 <= self.title_share <= 1:
-            raise InvalidOptionError(f"title_share is {self.title_share}, wanted a share from 0 to 1")
+        rising = 0 <= self.drop[0] <= self.drop[1] < 1
+        require(rising, "drop", self.drop, "two shares from 0 to below 1, the smaller first")
+        require(0 <= self.title_share <= 1, "title_share", self.title_share, "a share from 0 to 1")
 
     @property
     def wants_links(self) -> bool:

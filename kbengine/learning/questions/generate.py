@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from kbengine.corpus.document import CorpusDocument
 from kbengine.errors import EncoderError, InvalidOptionError
 from kbengine.inputs import Question
+from kbengine.learning.loop.options import require
 from kbengine.learning.questions.answers import MARKS, Answer, AnswerOptions, Quota, ranked_answers
 from kbengine.learning.questions.generated import GeneratedQuestion
 from kbengine.learning.questions.words import context_around
@@ -59,13 +60,10 @@ class GenerateOptions:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.format not in INPUT_FORMATS:
-            raise InvalidOptionError(f"the input format is {self.format!r}, wanted {' or '.join(INPUT_FORMATS)}")
+        require(self.format in INPUT_FORMATS, "the input format", self.format, " or ".join(INPUT_FORMATS))
         for name in ("batch_size", "max_question_tokens", "beams"):
-            if getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} is {getattr(self, name)}, wanted 1 or more")
-        if self.max_input_tokens < 32:
-            raise InvalidOptionError(f"max_input_tokens is {self.max_input_tokens}, wanted 32 or more")
+            require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        require(self.max_input_tokens >= 32, "max_input_tokens", self.max_input_tokens, "32 or more")
         if not self.mark.strip():
             raise InvalidOptionError("the mark of the highlight format is blank, wanted a text such as <hl>")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbengine.encoders.encoder import PassageText
-from kbengine.errors import InvalidOptionError
+from kbengine.learning.loop.options import require
 from kbengine.learning.questions.generated import GeneratedQuestion
 from kbengine.learning.reading.answer_scores import exact_match, f1_score
 
@@ -30,8 +30,7 @@ class RoundTripOptions:
 
     def __post_init__(self) -> None:
         for name in ("min_f1", "min_probability"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InvalidOptionError(f"{name} is {getattr(self, name)}, wanted a share from 0 to 1")
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a share from 0 to 1")
 
 
 def passes_round_trip(

@@ -109,17 +109,9 @@ class ReadingScores:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain JSON values, without the records."""
-        values: dict[str, Any] = {
-            "questions": self.n,
-            "answerable": self.n_answerable,
-            "em": self.em,
-            "f1": self.f1,
-            "has_answer_em": self.has_answer_em,
-            "has_answer_f1": self.has_answer_f1,
-            "no_answer_em": self.no_answer_em,
-            "in_gold_passage": self.in_gold_passage,
-            "threshold": self.threshold,
-        }
+        names = ("em", "f1", "has_answer_em", "has_answer_f1", "no_answer_em", "in_gold_passage", "threshold")
+        values: dict[str, Any] = {"questions": self.n, "answerable": self.n_answerable}
+        values |= {name: getattr(self, name) for name in names}
         for name, best in (("best_em", self.best_em), ("best_f1", self.best_f1)):
             values[name] = None if best is None else best.value
             values[f"{name}_threshold"] = None if best is None else best.threshold

@@ -15,7 +15,7 @@ from kbengine.encoders.query_input import query_ids
 from kbengine.encoders.sparse.grams import gram_numbers
 from kbengine.encoders.tokenization import TextTokenizer, token_span
 from kbengine.encoders.truecasing import Truecaser, restored
-from kbengine.encoders.windows import windows
+from kbengine.encoders.windows import padded_rows, windows
 from kbengine.errors import TrainingError
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.loop.batch import OnDevice
@@ -137,14 +137,10 @@ class Featurizer:
 
     def padded(self, rows: Sequence[TokenRow]) -> Inputs:
         """Return the rows as padded tensors with their n-grams."""
-        width = max(len(row.ids) for row in rows)
-        ids = np.full((len(rows), width), self.tokenizer.pad_id, dtype=np.int64)
-        is_text = np.zeros((len(rows), width), dtype=np.bool_)
+        ids, is_token = padded_rows([row.ids for row in rows], self.tokenizer.pad_id)
+        is_text = np.zeros_like(is_token)
         for i, row in enumerate(rows):
-            ids[i, : len(row.ids)] = row.ids
             is_text[i, row.first_text : len(row.ids) - 1] = True
-        lengths = np.array([len(row.ids) for row in rows])
-        is_token = np.arange(width) < lengths[:, None]
         if self._is_content[self.tokenizer.pad_id]:
             raise TrainingError("the padding token counts as content, and padding would match; use a BERT tokenizer")
         grams = gram_numbers(ids, self._is_content, self._orders).transpose(1, 0, 2)  # (N, K, T)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from kbengine.errors import InvalidOptionError
+from kbengine.learning.loop.options import require
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,8 @@ class SparseOptions:
     def __post_init__(self) -> None:
         for name in ("dense_scale", "dense_weight", "bonus"):
             value = getattr(self, name)
-            if not math.isfinite(value) or value < 0:
-                raise InvalidOptionError(f"{name} is {value}, wanted a finite number from 0 up")
+            require(math.isfinite(value) and value >= 0, name, value, "a finite number from 0 up")
         for name in ("in_batch", "noise_share", "noise_rate"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InvalidOptionError(f"{name} is {getattr(self, name)}, wanted a share from 0 to 1")
-        if self.page_rows < 1:
-            raise InvalidOptionError(f"page_rows is {self.page_rows}, wanted 1 or more")
-        if self.mining_pool < 2:
-            raise InvalidOptionError(f"mining_pool is {self.mining_pool}, wanted 2 or more")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the options as plain values."""
-        return asdict(self)
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a share from 0 to 1")
+        require(self.page_rows >= 1, "page_rows", self.page_rows, "1 or more")
+        require(self.mining_pool >= 2, "mining_pool", self.mining_pool, "2 or more")

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
+from kbengine.learning.phrases.losses import counted_mean, distillation_loss
+
 Right = Literal["phrase", "doc", "passage", "joint"]
 """What makes a candidate right: an answer, a gold document, a gold passage, an answer in a gold document."""
 Loss = Literal[Right, "task"]
@@ -37,7 +39,7 @@ def marginal_loss(scores: Tensor, is_right: Tensor, is_candidate: Tensor) -> Ten
     right = right | ~counts[:, None]
     log_probabilities = log_softmax(scores.float().masked_fill(~candidates, -torch.inf), dim=1)
     losses = -torch.logsumexp(log_probabilities.masked_fill(~right, -torch.inf), dim=1)  # (B,)
-    return _mean(losses, counts)
+    return counted_mean(losses, counts)
 
 
 def phrase_loss(
@@ -69,16 +71,4 @@ def closeness_loss(scores: Tensor, start_scores: Tensor, is_candidate: Tensor) -
         start_scores: (B, C), of the encoder that tuning began with; no gradient flows there.
         is_candidate: bool (B, C).
     """
-    has_any = is_candidate.any(dim=1)
-    candidates = is_candidate | ~has_any[:, None]
-    now = log_softmax(scores.float().masked_fill(~candidates, -torch.inf), dim=1)
-    before = log_softmax(start_scores.detach().float().masked_fill(~candidates, -torch.inf), dim=1)
-    now, before = (each.masked_fill(~candidates, 0.0) for each in (now, before))
-    divergences = (before.exp() * (before - now) * candidates).sum(dim=1)  # (B,)
-    return _mean(divergences, has_any)
-
-
-def _mean(losses: Tensor, counts: Tensor) -> Tensor:
-    """Return the mean over the queries that count, 0 (with a gradient of 0) when there are none."""
-    kept = torch.where(counts, losses, torch.zeros_like(losses))
-    return kept.sum() / counts.sum().clamp_min(1)
+    return distillation_loss(scores, start_scores.detach(), is_candidate, is_candidate.any(dim=1))

@@ -17,6 +17,7 @@ from torch.nn.functional import normalize
 from kbengine.encoders.encoder import Encoder, QueryVectors
 from kbengine.encoders.model import QueryOutput
 from kbengine.encoders.query_input import QueryIds
+from kbengine.encoders.windows import padded_rows
 from kbengine.errors import TrainingDataError
 from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Evaluation, LossTerms, Position, TrainingTask
@@ -98,14 +99,8 @@ class TuningTask(TrainingTask[TuningBatch]):
     def collate(self, indices: Sequence[int], *, epoch: int) -> TuningBatch:
         """Return the batch of these places of the epoch's rows, on the CPU."""
         chosen = self._order(epoch)[list(indices)].tolist()
-        width = max(len(self._ids[i].ids) for i in chosen)
-        ids = torch.full((len(chosen), width), self.base.tokenizer.pad_id, dtype=torch.int64)
-        is_token = torch.zeros(len(chosen), width, dtype=torch.bool)
-        for place, i in enumerate(chosen):
-            own = self._ids[i].ids
-            ids[place, : len(own)] = torch.tensor(own)
-            is_token[place, : len(own)] = True
-        return TuningBatch(tuple(chosen), ids, is_token)
+        ids, is_token = padded_rows([self._ids[i].ids for i in chosen], self.base.tokenizer.pad_id)
+        return TuningBatch(tuple(chosen), torch.from_numpy(ids), torch.from_numpy(is_token))
 
     def losses(self, batch: TuningBatch, position: Position, processes: Processes) -> LossTerms:
         """Return what the batch costs, with the share of rows that have a right candidate."""
