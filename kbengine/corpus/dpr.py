@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from storage.records import JSON
-
 from kbengine.corpus.compression import CorpusFile
 from kbengine.corpus.document import CorpusDocument, Record, paragraph_passages
 from kbengine.corpus.fields import decoded
 from kbengine.errors import CorpusError
+from storage.records import JSON
 
 COLUMNS = ("id", "text", "title")
 
