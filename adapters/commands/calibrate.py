@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @kb_option
 @option("--task", TASKS, "Fit this task; by default the one that the data sets' names tell.")
 @option("--encoder", str, "Fit the answers of this tuned encoder; by default of the knowledge base's own.")
-@option("--fit-weights/--no-fit-weights", bool, "Fit the weights of the scores too.", default=True)
+@option("--fit-weights/--no-fit-weights with_weights", bool, "Fit the weights of the scores too.", default=True)
 @option("--threshold-for", str, "Aim at f1, precision=0.9, coverage=0.8, or none (no threshold).", default="f1")
 @option("--rows", int, "Draw so many records of each file at random.", default=1000)
 @option("--seed", int, "Seed the draw, the folds and the halves with this number.", default=13)
@@ -35,15 +35,12 @@ def calibrate(
     kb: Path,
     task: Task | None,
     encoder: str | None,
-    fit_weights: bool,
-    threshold_for: str,
-    rows: int,
-    seed: int,
     plot: Path | None,
     dry_run: bool,
     show: bool,
     reset: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Fit weights, probabilities and a threshold for a task on development files; store them with the knowledge base.
 
@@ -57,7 +54,11 @@ def calibrate(
       kbengine calibrate mentions.jsonl --task entity-linking --encoder linker --kb my-kb
       kbengine calibrate --reset --task question --kb my-kb
     """
-    from adapters.calibration.calibrating import CalibrateOptions
+    from adapters.calibration.calibrating import CalibrateOptions, store
+    from adapters.calibration.calibrating import calibrate as fit
+    from adapters.kilt.plot import checked_path
+    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.progress import progress_for_terminal
 
     output = standard_output(as_json=as_json)
     if show or reset:
@@ -65,40 +66,19 @@ def calibrate(
             raise click.UsageError("--show and --reset stand alone: no files, not both")
         forget(kb, task) if reset else show_stored(output, kb, task, plot, encoder=encoder)
         return
-    options = CalibrateOptions(fit_weights, threshold_for, rows, seed)
-    found = fit(kb, files, task, options, plot, dry_run=dry_run, encoder=encoder)
-    show_calibration(output, found)
-
-
-def fit(
-    kb: Path,
-    files: tuple[Path, ...],
-    task: Task | None,
-    options: Any,
-    plot: Path | None,
-    *,
-    dry_run: bool,
-    encoder: str | None = None,
-) -> TaskCalibration:
-    """Return the calibration fitted on the files, stored unless it is a dry run."""
-    from adapters.calibration.calibrating import calibrate as run
-    from adapters.calibration.calibrating import store
-    from adapters.kilt.plot import checked_path
-    from kbengine.knowledge_base import KnowledgeBase
-    from kbengine.progress import progress_for_terminal
-
+    options = CalibrateOptions(**given)
     if plot is not None:
         checked_path(plot)
     task = task or _common_task(files)
     with KnowledgeBase.open(kb, encoder) as knowledge_base:
         with progress_for_terminal() as progress:
-            found = run(knowledge_base, files, task, options=options, progress=progress, notice=_tell)
+            found = fit(knowledge_base, files, task, options=options, progress=progress, notice=_tell)
         if plot is not None:
             _plot(found, plot)
         if not dry_run:
             store(knowledge_base, found)
-            click.echo(f"stored with {kb}; 'kbengine calibrate --reset' forgets it", err=True)
-    return found
+            _tell(f"stored with {kb}; 'kbengine calibrate --reset' forgets it")
+    show_calibration(output, found)
 
 
 def show_stored(output: Output, kb: Path, task: Task | None, plot: Path | None, *, encoder: str | None = None) -> None:
@@ -135,9 +115,7 @@ def forget(kb: Path, task: Task | None) -> None:
 
     with KBWriter.open(kb) as writer:
         writer.set_setting(SETTING, without_task(writer.get_setting(SETTING), task))
-    click.echo(
-        f"forgotten: the calibration of {task or 'all tasks'}; what ships with the encoder counts again", err=True
-    )
+    _tell(f"forgotten: the calibration of {task or 'all tasks'}; what ships with the encoder counts again")
 
 
 def show_calibration(output: Output, found: TaskCalibration) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -54,14 +54,11 @@ def pipeline(
     kb: Path,
     reader_path: Path,
     task: Task | None,
-    top_k: int,
-    passages: int,
-    min_margin: float | None,
-    limit: int | None,
     out: Path | None,
     device: str,
     dtype: DTypeChoice,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Score BM25's best passages read by a cross-encoder: EM, F1, R-precision and KILT-EM of each KILT file.
 
@@ -74,7 +71,7 @@ def pipeline(
     from kbengine.learning.reading.reader import Reader
     from kbengine.progress import progress_for_terminal
 
-    options = PipelineOptions(top_k, passages, min_margin, limit)
+    options = PipelineOptions(**given)
     model = Reader.load(reader_path, device=device, dtype=dtype)
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbengine-")))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from adapters.errors import RecordError
     from adapters.kilt.scoring import RankingScores, Scores
     from kbengine.inputs import Task
-    from kbengine.search.query import Effort, Strategy
 
 SHOWN_RECORDS = 20
 """Bad records named on stderr; the rest are counted."""
@@ -40,21 +39,7 @@ SHOWN_RECORDS = 20
 @option("--strict", bool, "Stop at a bad record instead of leaving its answer blank.")
 @json_option
 def predict(
-    inputs: Path,
-    kb: Path,
-    task: Task | None,
-    encoder: str | None,
-    out: Path,
-    pages: int,
-    batch_size: int,
-    effort: Effort,
-    strategy: Strategy | None,
-    where: str | None,
-    threshold: float | None,
-    resume: bool,
-    overwrite: bool,
-    strict: bool,
-    as_json: bool,
+    inputs: Path, kb: Path, task: Task | None, encoder: str | None, out: Path, as_json: bool, **given: Any
 ) -> None:
     """Answer every record of a KILT file; the result is a valid leaderboard submission. `-` is standard input.
 
@@ -68,9 +53,7 @@ def predict(
     from kbengine.knowledge_base import KnowledgeBase
     from kbengine.progress import progress_for_terminal
 
-    options = PredictOptions(
-        pages, batch_size, effort, None, resume, overwrite, strict, threshold, strategy=strategy, where=where
-    )
+    options = PredictOptions(**given)
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
     with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal() as progress:
@@ -92,17 +75,7 @@ def predict(
 @option("--failed-only", bool, "Write only the lines of records that failed.")
 @option("--plot", Path, "Draw recall@k to this .png or .svg; by default nowhere.")
 @json_option
-def score(
-    gold: Path,
-    guess: Path,
-    retrieval: bool,
-    ks: str,
-    rank_keys: str,
-    by_record: bool,
-    failed_only: bool,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+def score(gold: Path, guess: Path, plot: Path | None, failed_only: bool, as_json: bool, **given: Any) -> None:
     """Score a submission as the official KILT evaluators do.
 
     The records' lines go to stdout; the table then goes to stderr, or with --json comes last.
@@ -116,13 +89,12 @@ def score(
     from adapters.kilt.plot import plot_recall, recall_at_k
     from adapters.kilt.scoring import score_files, score_retrieval_files
 
-    score_both = score_retrieval_files if retrieval else score_files
-    scores = score_both(
-        gold, guess, ks=_whole_numbers(ks), rank_keys=tuple(key.strip() for key in rank_keys.split(","))
-    )
+    score_both = score_retrieval_files if given["retrieval"] else score_files
+    rank_keys = tuple(key.strip() for key in given["rank_keys"].split(","))
+    scores = score_both(gold, guess, ks=_whole_numbers(given["ks"]), rank_keys=rank_keys)
     if plot is not None:
         plot_recall({guess.name: recall_at_k(_measures(scores))}, plot)
-    shows_records = by_record or failed_only
+    shows_records = given["by_record"] or failed_only
     for line in _record_lines(scores, gold, failed_only) if shows_records else ():
         click.echo(line)
     if as_json:

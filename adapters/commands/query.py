@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,6 @@ from kbengine.terminal.options import device_option, dtype_option, json_option, 
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
     from kbengine.inputs import Task, TaskInput
-    from kbengine.search.query import Effort, Strategy, Unit
 
 _SPAN = re.compile(r"\s*(\d+)\s*:\s*(\d+)\s*")
 
@@ -60,29 +59,14 @@ class QueryArguments:
 @option("--explain", bool, "Show the parts of each score.")
 @json_option
 def query(
-    text: str | None,
     kb: Path,
     encoder: str | None,
     device: str,
     dtype: DTypeChoice,
-    task: Task | None,
-    subject: str | None,
-    relation: str | None,
     text_option: str | None,
-    spans: tuple[str, ...],
-    turns: tuple[str, ...],
-    k: int,
-    unit: Unit | None,
-    effort: Effort,
-    nprobe: int | None,
-    strategy: Strategy | None,
-    where: str | None,
     weights: tuple[str, ...],
-    max_phrase_tokens: int | None,
-    threshold: float | None,
-    truncate: bool,
-    explain: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Ask a knowledge base; TEXT is a question, or what the task takes (`-`: one query a line from stdin).
 
@@ -101,23 +85,12 @@ def query(
     from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
     from kbengine.search.query import some_weights
 
-    if text is not None and text_option is not None:
-        raise click.UsageError("the text was given twice: as TEXT and with --text")
-    arguments = QueryArguments(text if text_option is None else text_option, task, subject, relation, spans, turns)
-    named = named_requests(arguments)
-    options = AnswerOptions(
-        k=k,
-        unit=unit,
-        effort=effort,
-        nprobe=nprobe,
-        explain=explain,
-        truncate=truncate,
-        strategy=strategy,
-        where=where,
-        weights=some_weights(dict(map(_weight, weights)) or None),
-        max_phrase_tokens=max_phrase_tokens,
-        threshold=threshold,
-    )
+    if text_option is not None:
+        if given["text"] is not None:
+            raise click.UsageError("the text was given twice: as TEXT and with --text")
+        given["text"] = text_option
+    named = named_requests(QueryArguments(**{each.name: given.pop(each.name) for each in fields(QueryArguments)}))
+    options = AnswerOptions(weights=some_weights(dict(map(_weight, weights)) or None), **given)
     with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)) as knowledge_base:
         answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
         answers = answerer.answer([request for _, request in named], options)
@@ -125,7 +98,7 @@ def query(
         standard_output(as_json=as_json),
         [name for name, _ in named],
         answers,
-        with_fields=explain or where is not None,
+        with_fields=options.explain or options.where is not None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +11,8 @@ from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import corpus_options, encoder_options, json_option, kb_option, option
 
 if TYPE_CHECKING:
+    from kbengine.build.builder import CorpusOptions
     from kbengine.corpus.report import CorpusReport
-    from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
 
 
@@ -23,26 +23,11 @@ if TYPE_CHECKING:
 @option("--keep-fraction", float, "Store this share of tokens, the filter's best; by default its threshold decides.")
 @option("--filter-threshold", float, "Store tokens whose filter logit reaches this; by default the usual threshold.")
 @option("--no-sparse", bool, "Store no sparse rows though the encoder has sparse heads.")
-@option("--index", str, "Make an index of this kind, such as opq48; by default ivf-sq8.")
+@option("--index kind", str, "Make an index of this kind, such as opq48; by default ivf-sq8.")
 @option("--nlist", int, "Cluster a large segment's index into so many lists; by default chosen from its size.")
 @option("--nprobe", int, "Read so many lists for each query; by default chosen from --nlist.")
 @json_option
-def build(
-    corpus: tuple[Path, ...],
-    format_name: str | None,
-    skip_bad: bool,
-    kb: Path,
-    encoder: str | None,
-    device: str,
-    dtype: DTypeChoice,
-    keep_fraction: float | None,
-    filter_threshold: float | None,
-    no_sparse: bool,
-    index: str | None,
-    nlist: int | None,
-    nprobe: int | None,
-    as_json: bool,
-) -> None:
+def build(kb: Path, no_sparse: bool, as_json: bool, **given: Any) -> None:
     """Build a knowledge base from files or folders; run it again to resume an interrupted build.
 
     \b
@@ -50,30 +35,29 @@ def build(
     kbengine export, or a folder of .txt, .md and .html files.
     Example: kbengine build pages/*.jsonl.gz --kb my-kb --keep-fraction 0.3
     """
-    from kbengine.build.builder import CorpusOptions, describe
     from kbengine.build.builder import build as build_kb
+    from kbengine.build.builder import describe
     from kbengine.build.filtering import DEFAULT_FILTER, FilterOptions
     from kbengine.encoders.encoder import Encoder
     from kbengine.progress import progress_for_terminal
 
-    filter_options = FilterOptions(threshold=filter_threshold, keep_fraction=keep_fraction)
+    filter_options = FilterOptions(given["filter_threshold"], given["keep_fraction"])
     if filter_options == FilterOptions():
         filter_options = DEFAULT_FILTER
-    ann = {"kind": index, "nlist": nlist, "nprobe": nprobe}
-    model = Encoder.load(encoder or "minilm-phrase", device=device, dtype=dtype)
+    model = Encoder.load(given["encoder"] or "minilm-phrase", device=given["device"], dtype=given["dtype"])
     if no_sparse:
         model = model.without_sparse()
     with progress_for_terminal() as progress:
         report = build_kb(
-            CorpusOptions(corpus, format_name, skip_bad),
+            _corpus(given),
             kb,
             encoder=model,
             filter_options=filter_options,
-            ann={name: value for name, value in ann.items() if value is not None},
+            ann={name: given[name] for name in ("kind", "nlist", "nprobe") if given[name] is not None},
             progress=progress,
         )
     output = standard_output(as_json=as_json)
-    output.facts(describe(report, corpus))
+    output.facts(describe(report, given["corpus"]))
     _show_skipped(report.corpus)
     if not as_json:
         output.line(f'next: kbengine query --kb {kb} "a question about it"')
@@ -84,28 +68,19 @@ def build(
 @kb_option
 @encoder_options
 @json_option
-def add(
-    corpus: tuple[Path, ...],
-    format_name: str | None,
-    skip_bad: bool,
-    kb: Path,
-    encoder: str | None,
-    device: str,
-    dtype: DTypeChoice,
-    as_json: bool,
-) -> None:
+def add(kb: Path, as_json: bool, **given: Any) -> None:
     """Add documents; one whose id is there already is replaced.
 
     \b
     Example: kbengine add new-pages.jsonl --kb my-kb
     """
-    from kbengine.build.builder import CorpusOptions, add_corpus, describe
+    from kbengine.build.builder import add_corpus, describe
     from kbengine.progress import progress_for_terminal
 
-    model = _encoder_for(kb, encoder, device, dtype)
+    model = _encoder_for(kb, given)
     with progress_for_terminal() as progress:
-        report = add_corpus(CorpusOptions(corpus, format_name, skip_bad), kb, encoder=model, progress=progress)
-    standard_output(as_json=as_json).facts(describe(report, corpus))
+        report = add_corpus(_corpus(given), kb, encoder=model, progress=progress)
+    standard_output(as_json=as_json).facts(describe(report, given["corpus"]))
     _show_skipped(report.corpus)
 
 
@@ -120,25 +95,10 @@ import_ = click.Command("import", callback=add.callback, params=add.params, help
 @option("--prefix", str, "Put this text before each document's id, such as handbook/; by default nothing.")
 @option("--adopt", bool, "Take over documents of the same id that came from elsewhere.")
 @option("--allow-empty", bool, "Delete all documents of the source if it is empty or not there.")
-@option("--yes", bool, "Delete more than half of the source's documents without asking.")
+@option("--yes delete_most", bool, "Delete more than half of the source's documents without asking.")
 @option("--dry-run", bool, "Show what would be added, replaced and deleted, and change nothing.")
 @json_option
-def sync(
-    corpus: tuple[Path, ...],
-    format_name: str | None,
-    skip_bad: bool,
-    kb: Path,
-    encoder: str | None,
-    device: str,
-    dtype: DTypeChoice,
-    source: str | None,
-    prefix: str | None,
-    adopt: bool,
-    allow_empty: bool,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def sync(kb: Path, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Keep a knowledge base in step with a folder or feed: add what is new, replace what changed, delete what is gone.
 
     Documents of other sources stay as they are; what did not change is not encoded again. The knowledge base is made
@@ -150,20 +110,15 @@ def sync(
       kbengine sync handbook/ --kb my-kb
       kbengine sync feed.jsonl.gz --kb my-kb --source feed --prefix feed/
     """
-    from kbengine.build.builder import CorpusOptions
     from kbengine.build.sync import SyncOptions
     from kbengine.build.sync import sync as sync_kb
     from kbengine.progress import progress_for_terminal
 
-    options = SyncOptions(
-        CorpusOptions(corpus, format_name, skip_bad, source, prefix or ""),
-        adopt=adopt,
-        allow_empty=allow_empty,
-        delete_most=yes,
-        dry_run=dry_run,
-    )
+    corpus = _corpus(given, given["source"], given["prefix"] or "")
+    confirmed = {name: given[name] for name in ("adopt", "allow_empty", "delete_most")}
+    options = SyncOptions(corpus, dry_run=dry_run, **confirmed)
     with progress_for_terminal() as progress:
-        report = sync_kb(kb, options, encoder=lambda: _encoder_for(kb, encoder, device, dtype), progress=progress)
+        report = sync_kb(kb, options, encoder=lambda: _encoder_for(kb, given), progress=progress)
     output = standard_output(as_json=as_json)
     ids = {"add": report.added, "change": report.changed, "delete": report.deleted}
     if dry_run and not as_json:
@@ -172,20 +127,28 @@ def sync(
                 output.line(f"{what:<6}  {doc_id}")
     output.facts({**report.facts(), **({"ids": ids} if dry_run and as_json else {})})
     _show_skipped(report.corpus)
-    if report.corpus is not None and report.corpus.bad_records and not skip_bad:
+    if report.corpus is not None and report.corpus.bad_records and not corpus.skip_bad:
         raise SystemExit(1)
 
 
-def _encoder_for(kb: Path, name: str | None, device: str, dtype: DTypeChoice) -> Encoder:
+def _corpus(given: dict[str, Any], source: str | None = None, prefix: str = "") -> CorpusOptions:
+    """Return the options of `corpus_options`, and what a source is known by."""
+    from kbengine.build.builder import CorpusOptions
+
+    return CorpusOptions(given["corpus"], given["format_name"], given["skip_bad"], source, prefix)
+
+
+def _encoder_for(kb: Path, given: dict[str, Any]) -> Encoder:
     """Return the encoder of the name; by default the knowledge base's own, or the bundled one where there is none."""
     from kbengine.encoders.encoder import Encoder
     from storage.database import DATABASE_NAME
     from storage.reader import KBReader
 
+    name = given["encoder"]
     if name is None and (kb / DATABASE_NAME).exists():
         with KBReader.open(kb, allow_incomplete=True) as reader:
             name = reader.settings.encoder_name
-    return Encoder.load(name or "minilm-phrase", device=device, dtype=dtype)
+    return Encoder.load(name or "minilm-phrase", device=given["device"], dtype=given["dtype"])
 
 
 def _show_skipped(report: CorpusReport | None) -> None:
