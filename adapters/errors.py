@@ -32,14 +32,7 @@ class RecordError(UsageError):
     exit_code = 1
 
     def __init__(
-        self,
-        seen: str,
-        *,
-        file: str,
-        line: int | None,
-        problem: str,
-        remedy: str,
-        record_id: str | None = None,
+        self, seen: str, problem: str, remedy: str, *, file: str, line: int | None, record_id: str | None = None
     ) -> None:
         place = file if line is None else f"{file}:{line}"
         who = "" if record_id is None else f" (id {record_id!r})"

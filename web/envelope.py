@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
 from adapters.tasks.provenance import PageProvenance
 from kbengine.corpus.sentences import covering_sentence, sentence_spans
 from kbengine.search.results import Hit, SearchResult
-
-if TYPE_CHECKING:
-    pass
 
 
 def envelope(result: TaskAnswer | SearchResult, encoder: str) -> dict[str, Any]:

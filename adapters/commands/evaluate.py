@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kbengine.inputs import Task
 
 READ_TASK_NAMES = ("question", "slot-filling")
-_MACRO = ("em", "f1", "Rprec", "recall@5", "KILT-em", "KILT-f1")
 
 
 @click.group()
@@ -87,8 +86,10 @@ def pipeline(
 
 def _show(reports: list[PipelineReport], as_json: bool) -> None:
     """Write a row for each file and, of several, their unweighted mean."""
+    from adapters.kilt.pipeline import FIGURES
+
     rows = [report.facts() for report in reports]
     if len(rows) > 1:
-        macro = {name: round(sum(row[name] for row in rows) / len(rows), 2) for name in _MACRO}
+        macro = {name: round(sum(row[name] for row in rows) / len(rows), 2) for name in FIGURES}
         rows.append({**dict.fromkeys(rows[0]), "file": "macro", **macro})
     standard_output(as_json=as_json).table(tuple(rows[0]), [tuple(row.values()) for row in rows])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from kbengine.terminal.options import json_option, kb_option, option
 
 if TYPE_CHECKING:
     from adapters.errors import RecordError
-    from adapters.kilt.scoring import RankingScores, Scores
     from kbengine.inputs import Task
 
 SHOWN_RECORDS = 20
@@ -86,21 +84,30 @@ def score(gold: Path, guess: Path, plot: Path | None, failed_only: bool, as_json
       kbengine score gold.jsonl.gz guess.jsonl --retrieval --rank-keys wikipedia_id,start_paragraph_id,end_paragraph_id
       kbengine score gold.jsonl guess.jsonl --failed-only | jq .failed_gate | sort | uniq -c
     """
+    from adapters.kilt.datasets import dataset_of
     from adapters.kilt.plot import plot_recall, recall_at_k
+    from adapters.kilt.report import ranking_lines, ranking_text, record_lines, scores_text
     from adapters.kilt.scoring import score_files, score_retrieval_files
 
-    score_both = score_retrieval_files if given["retrieval"] else score_files
-    rank_keys = tuple(key.strip() for key in given["rank_keys"].split(","))
-    scores = score_both(gold, guess, ks=_whole_numbers(given["ks"]), rank_keys=rank_keys)
+    ks, rank_keys = _whole_numbers(given["ks"]), tuple(key.strip() for key in given["rank_keys"].split(","))
+    if given["retrieval"]:
+        ranked = score_retrieval_files(gold, guess, ks=ks, rank_keys=rank_keys)
+        measures, lines = ranked.measures, ranking_lines(ranked, failed_only=failed_only)
+        record, text = ranked.to_json(), ranking_text(ranked)
+    else:
+        scores, dataset = score_files(gold, guess, ks=ks, rank_keys=rank_keys), dataset_of(gold)
+        metric = "em" if dataset is None else dataset.metric
+        measures, lines = scores.ranking, record_lines(scores, metric=metric, failed_only=failed_only)
+        record, text = scores.to_json(metric), scores_text(scores, metric=metric)
     if plot is not None:
-        plot_recall({guess.name: recall_at_k(_measures(scores))}, plot)
+        plot_recall({guess.name: recall_at_k(measures)}, plot)
     shows_records = given["by_record"] or failed_only
-    for line in _record_lines(scores, gold, failed_only) if shows_records else ():
+    for line in lines if shows_records else ():
         click.echo(line)
     if as_json:
-        standard_output(as_json=as_json).record(_as_json(scores, gold))
+        standard_output(as_json=as_json).record(record)
     else:
-        click.echo(_as_text(scores, gold), err=shows_records)
+        click.echo(text, err=shows_records)
 
 
 @click.command()
@@ -153,44 +160,3 @@ def _whole_numbers(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
         raise click.BadParameter(f"{text!r}, wanted whole numbers such as 1,5,10", param_hint="--ks") from error
-
-
-def _measures(scores: Scores | RankingScores) -> dict[str, float]:
-    from adapters.kilt.scoring import Scores
-
-    return dict(scores.ranking if isinstance(scores, Scores) else scores.measures)
-
-
-def _as_text(scores: Scores | RankingScores, gold: Path) -> str:
-    from adapters.kilt.report import ranking_text, scores_text
-    from adapters.kilt.scoring import Scores
-
-    return scores_text(scores, metric=_metric(gold)) if isinstance(scores, Scores) else ranking_text(scores)
-
-
-def _as_json(scores: Scores | RankingScores, gold: Path) -> dict[str, Any]:
-    from adapters.kilt.scoring import Scores
-
-    return scores.to_json(_metric(gold)) if isinstance(scores, Scores) else scores.to_json()
-
-
-def _record_lines(scores: Scores | RankingScores, gold: Path, failed_only: bool) -> Iterator[str]:
-    from json import dumps
-
-    from adapters.kilt.report import record_lines
-    from adapters.kilt.scoring import Scores
-
-    if isinstance(scores, Scores):
-        yield from record_lines(scores, metric=_metric(gold), failed_only=failed_only)
-        return
-    for record_id, record in scores.records:
-        if not failed_only or record.rprec < 1:
-            yield dumps({"id": record_id, **record.measures(scores.ks)})
-
-
-def _metric(gold: Path) -> Any:
-    """Return the leaderboard's metric of a data set, EM for files of another name."""
-    from adapters.kilt.datasets import dataset_of
-
-    dataset = dataset_of(gold)
-    return "em" if dataset is None else dataset.metric

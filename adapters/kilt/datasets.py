@@ -44,8 +44,7 @@ DATASETS: tuple[Dataset, ...] = (
 
 def submission_name(inputs: str | Path) -> str:
     """Return the file name a submission for `inputs` must have: the basename of the input file, without `.gz`."""
-    name = Path(inputs).name
-    return name[: -len(".gz")] if name.endswith(".gz") else name
+    return Path(inputs).name.removesuffix(".gz")
 
 
 def dataset_of(file: str | Path) -> Dataset | None:

@@ -49,10 +49,10 @@ def open_text(path: str | Path) -> Iterator[TextIO]:
             except OSError as error:
                 raise RecordError(
                     f"cannot be read ({error.strerror})",
+                    "unreadable_file",
+                    "give the path of a readable JSONL file, plain or .gz",
                     file=str(path),
                     line=None,
-                    problem="unreadable_file",
-                    remedy="give the path of a readable JSONL file, plain or .gz",
                 ) from error
         if isinstance(raw, io.BufferedReader):
             buffered = raw
@@ -101,9 +101,7 @@ def read_lines(path: str | Path) -> Iterator[Line]:
     decoder = json.JSONDecoder(parse_constant=constant)
     for number, text, error in read_text_lines(path):
         if error is None and not text.strip():
-            error = RecordError(
-                "blank line", file=file, line=number, problem="blank_line", remedy="delete it: one JSON object a line"
-            )
+            error = RecordError("blank line", "blank_line", "delete it: one JSON object a line", file=file, line=number)
         if error is not None:
             yield Line(number, None, error)
             continue
@@ -127,10 +125,10 @@ def _encoding_error(file: str, number: int, text: str) -> RecordError | None:
         if number == 1 and text.startswith(_BOM):
             return RecordError(
                 "starts with a byte order mark",
+                "byte_order_mark",
+                r"save as UTF-8 without BOM (sed -i '1s/^\xEF\xBB\xBF//' FILE)",
                 file=file,
                 line=1,
-                problem="byte_order_mark",
-                remedy=r"save as UTF-8 without BOM (sed -i '1s/^\xEF\xBB\xBF//' FILE)",
             )
         try:
             text.encode()
@@ -142,10 +140,10 @@ def _encoding_error(file: str, number: int, text: str) -> RecordError | None:
         return None
     return RecordError(
         f"wrong encoding: {seen}",
+        "wrong_encoding",
+        "convert the file to UTF-8 (iconv -f LATIN1 -t UTF-8, or -f UTF-16 for two bytes a character)",
         file=file,
         line=number,
-        problem="wrong_encoding",
-        remedy="convert the file to UTF-8 (iconv -f LATIN1 -t UTF-8, or -f UTF-16 for two bytes a character)",
     )
 
 
@@ -159,39 +157,33 @@ def _json_error(file: str, number: int, text: str, error: Exception) -> RecordEr
     remedy = "write one complete JSON object a line"
     if text.lstrip().startswith("["):
         remedy += "; a JSON array becomes lines with `jq -c '.[]'`"
-    return RecordError(seen, file=file, line=number, problem="broken_json", remedy=remedy)
+    return RecordError(seen, "broken_json", remedy, file=file, line=number)
 
 
 def _not_object(file: str, number: int, value: object) -> RecordError:
     remedy = "write one JSON object a line"
     if isinstance(value, list):
         remedy += " (`jq -c '.[]'` turns an array into lines)"
-    return RecordError(
-        f"{json_type(value)} where an object is wanted",
-        file=file,
-        line=number,
-        problem="not_an_object",
-        remedy=remedy,
-    )
+    return RecordError(f"{json_type(value)} where an object is wanted", "not_an_object", remedy, file=file, line=number)
 
 
 def _gzip_error(file: str, number: int, error: Exception) -> RecordError:
     return RecordError(
         f"the gzip stream is damaged or cut off ({error})",
+        "damaged_gzip",
+        "check it with `gzip -t` and fetch it again",
         file=file,
         line=number,
-        problem="damaged_gzip",
-        remedy="check it with `gzip -t` and fetch it again",
     )
 
 
 def _read_error(file: str, number: int, error: OSError) -> RecordError:
     return RecordError(
         f"cannot be read ({error.strerror or error})",
+        "unreadable_file",
+        "give a readable JSONL file and check the disk",
         file=file,
         line=number,
-        problem="unreadable_file",
-        remedy="give a readable JSONL file and check the disk",
     )
 
 

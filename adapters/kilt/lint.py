@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -43,15 +43,7 @@ class Finding:
 
     def to_json(self) -> dict[str, JSON]:
         """Return the finding as one flat JSON object."""
-        return {
-            "severity": self.severity,
-            "problem": self.problem,
-            "file": self.file,
-            "line": self.line,
-            "id": self.id,
-            "seen": self.seen,
-            "remedy": self.remedy,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ BM25 = Weights(phrase=0.0, passage=0.0, lexical=1.0)
 """The lexical index alone."""
 BATCH = 64
 """Records searched, and whose passages are read, together."""
+FIGURES = ("em", "f1", "Rprec", "recall@5", "KILT-em", "KILT-f1")
+"""Those of the scores that are reported."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +96,8 @@ class PipelineReport:
             "refused": self.refused,
         }
         if self.scores is not None:
-            downstream, kilt, pages = self.scores.downstream, self.scores.kilt, self.scores.retrieval
-            figures = {
-                "em": downstream["em"],
-                "f1": downstream["f1"],
-                "Rprec": pages["Rprec"],
-                "recall@5": pages["recall@5"],
-                "KILT-em": kilt["KILT-em"],
-                "KILT-f1": kilt["KILT-f1"],
-            }
-            facts |= {name: round(100 * value, 2) for name, value in figures.items()}
+            figures = {**self.scores.downstream, **self.scores.retrieval, **self.scores.kilt}
+            facts |= {name: round(100 * figures[name], 2) for name in FIGURES}
         return facts | {
             "passages_read": self.passages_read,
             "search_ms_a_record": round(1e3 * self.search_s / max(1, n), 2),
@@ -188,12 +182,12 @@ def _predictions(
     report.read_s += time.perf_counter() - began
     predictions = []
     for record, query, own, read in zip(records, queries, hits_of, readings, strict=True):
+        prediction = _prediction(record, own, read, options)
         if query is None:
             report.refused += 1
-        prediction = _prediction(record, own, read, options)
-        if query is not None and prediction.answer:
+        elif prediction.answer:
             report.answered += 1
-        elif query is not None:
+        else:
             report.abstained += 1
         predictions.append(prediction)
     return predictions

@@ -6,7 +6,6 @@ import importlib
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from adapters.errors import MissingExtraError
@@ -71,7 +70,11 @@ def new_figure(*, width_inches: float, height_inches: float) -> Any:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    return _matplotlib().Figure(figsize=(width_inches, height_inches), layout="constrained")
+    try:
+        matplotlib = importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise MissingExtraError.of("drawing a plot", "matplotlib", "benchmarks") from error
+    return matplotlib.Figure(figsize=(width_inches, height_inches), layout="constrained")
 
 
 def write_figure(figure: Any, path: Path) -> None:
@@ -82,10 +85,3 @@ def write_figure(figure: Any, path: Path) -> None:
     with importlib.import_module("matplotlib").rc_context({"svg.hashsalt": "kbengine"}):
         figure.savefig(image, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     write_durably(path, [image.getvalue()], replace=True)
-
-
-def _matplotlib() -> ModuleType:
-    try:
-        return importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise MissingExtraError.of("drawing a plot", "matplotlib", "benchmarks") from error

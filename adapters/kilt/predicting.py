@@ -321,12 +321,12 @@ class PredictionRun:
     def _request(self, record: TaskRecord) -> TaskInput:
         """Return the record's request, or raise the error that names the record."""
         if record.id in self.ids:  # its first record was refused and has a blank already
-            raise record.error("the id was used before", problem="duplicate_id", remedy="keep one record per id")
+            raise record.error("the id was used before", "duplicate_id", "keep one record per id")
         if len(record.input) > MAX_INPUT_CHARS:
             raise record.error(
                 f"the input has {len(record.input):,} characters, at most {MAX_INPUT_CHARS:,} are taken",
-                problem="input_too_long",
-                remedy="send the question, the text around the mention or the newest turns",
+                "input_too_long",
+                "send the question, the text around the mention or the newest turns",
             )
         try:
             request = input_of(self.report.task, record.input)
@@ -338,8 +338,8 @@ class PredictionRun:
             self._notice(
                 record.error(
                     f"{n_left_out + MAX_TURNS} turns, answered from the newest that the encoder reads",
-                    problem="too_many_turns",
-                    remedy=f"send the newest {MAX_TURNS} turns or fewer",
+                    "too_many_turns",
+                    f"send the newest {MAX_TURNS} turns or fewer",
                 )
             )
         return request
@@ -402,9 +402,7 @@ def _bad_input(record: TaskRecord, error: TaskInputError | UnknownRelationError 
     message = _POSITION.sub("", error.message)
     if len(message) > 2 * _SHOWN_CHARS:
         message = f"{message[:_SHOWN_CHARS]} … {message[-_SHOWN_CHARS:]}"
-    return record.error(
-        message, problem=error.code, remedy="correct the record, or pass the --task that its input is written for"
-    )
+    return record.error(message, error.code, "correct the record, or pass the --task that its input is written for")
 
 
 def _count_lines(path: str | Path) -> int | None:

@@ -64,9 +64,9 @@ class TaskRecord:
         titles = (entry.fields.get("title") for output in self.outputs for entry in output.provenance)
         return frozenset(title.strip() for title in titles if isinstance(title, str) and title.strip())
 
-    def error(self, seen: str, *, problem: str, remedy: str) -> RecordError:
+    def error(self, seen: str, problem: str, remedy: str) -> RecordError:
         """Return an error about this record, with its file, line and id filled in."""
-        return RecordError(seen, file=self.file, line=self.line, problem=problem, remedy=remedy, record_id=self.id)
+        return RecordError(seen, problem, remedy, file=self.file, line=self.line, record_id=self.id)
 
 
 def read_inputs(path: str | Path, *, refuse: Callable[[RecordError], None] | None = None) -> Iterator[TaskRecord]:
@@ -108,11 +108,7 @@ def _read(
             record = parse(_Fields(line.value or {}, file, line.number))
             first = first_lines.setdefault(record.id, line.number)
             if first != line.number:
-                raise record.error(
-                    f"the id was already used on line {first}",
-                    problem="duplicate_id",
-                    remedy="keep one record per id",
-                )
+                raise record.error(f"the id was already used on line {first}", "duplicate_id", "keep one record per id")
         except RecordError as error:
             if refuse is None:
                 raise
@@ -164,14 +160,8 @@ class _Fields:
 
     def error(self, seen: str, problem: str, remedy: str) -> RecordError:
         raw = self.value.get("id")
-        return RecordError(
-            seen,
-            file=self.file,
-            line=self.line,
-            problem=problem,
-            remedy=remedy,
-            record_id=str(raw).strip() if isinstance(raw, str | int) else None,
-        )
+        record_id = str(raw).strip() if isinstance(raw, str | int) else None
+        return RecordError(seen, problem, remedy, file=self.file, line=self.line, record_id=record_id)
 
     def record(self, text: str, outputs: tuple[Output, ...], meta: Mapping[str, JSON] | None = None) -> TaskRecord:
         raw_id = self.raw_id()
@@ -219,9 +209,7 @@ class _Fields:
         for entry in entries:
             if not isinstance(entry, dict):
                 raise self.error(
-                    f"a provenance entry is {json_type(entry)}",
-                    "provenance_not_object",
-                    'write {"wikipedia_id": "…"}',
+                    f"a provenance entry is {json_type(entry)}", "provenance_not_object", 'write {"wikipedia_id": "…"}'
                 )
             provenance.append(Provenance(entry))
         return Output(element.get("answer"), tuple(provenance), "answer" in element, True)

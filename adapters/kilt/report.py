@@ -40,6 +40,13 @@ def record_lines(scores: Scores, *, metric: Metric = "accuracy", failed_only: bo
             yield json.dumps(record.to_json(scores.ks, metric))
 
 
+def ranking_lines(scores: RankingScores, *, failed_only: bool = False) -> Iterator[str]:
+    """Yield the per-record report of retrieval alone as JSON lines; an R-precision below 1 has failed."""
+    for record_id, record in scores.records:
+        if not failed_only or record.rprec < 1:
+            yield json.dumps({"id": record_id, **record.measures(scores.ks)})
+
+
 def lint_text(report: LintReport, *, examples: int | None = _EXAMPLES) -> str:
     """Findings grouped by problem, the worst first, with `examples` lines of each (None: all), and a verdict."""
     groups: dict[tuple[str, str], list[Finding]] = {}

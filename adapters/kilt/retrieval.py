@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from adapters.kilt.normalise import norm
 from adapters.kilt.records import Output, TaskRecord
+from kbengine.corpus.normalise import norm
 
 PAGE_KEYS: tuple[str, ...] = ("wikipedia_id",)
 PARAGRAPH_KEYS: tuple[str, ...] = ("wikipedia_id", "start_paragraph_id", "end_paragraph_id")
@@ -153,8 +153,8 @@ def _first_contexts(guess: TaskRecord, gold: TaskRecord, depth: int) -> tuple[in
         if not isinstance(text, str):
             raise guess.error(
                 f"`text` of provenance entry {position + 1} is not a string",
-                problem="text_not_text",
-                remedy="write the passage as a string, or leave `text` out",
+                "text_not_text",
+                "write the passage as a string, or leave `text` out",
             )
         context = norm(text)
         has_answer = any(answer in context for answer in answers)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from adapters.errors import RecordError, SubmissionError
+from adapters.errors import SubmissionError
 from adapters.kilt.datasets import Metric
-from adapters.kilt.downstream import NO_ANSWER, AnswerScores, answer_scores
+from adapters.kilt.downstream import AnswerScores, answer_scores
 from adapters.kilt.lines import JSON
 from adapters.kilt.records import TaskRecord, read_gold, read_guess
 from adapters.kilt.retrieval import (
@@ -57,14 +57,13 @@ class RecordScores:
 
     def to_json(self, ks: Sequence[int], metric: Metric = "accuracy") -> dict[str, JSON]:
         """Return one flat line of the per-record report."""
-        scores: dict[str, JSON] = {field.name: getattr(self.answers, field.name) for field in fields(self.answers)}
         return {
             "id": self.id,
             "gold_line": self.gold_line,
             "guess_line": self.guess_line,
             "guess": self.guess,
             "failed_gate": self.gate(metric),
-            **scores,
+            **asdict(self.answers),
             **self.ranking.measures(ks),
             "Rprec": self.pages.rprec,
         }
@@ -190,8 +189,8 @@ def score_retrieval_files(
         if len(ranked) != 1:
             raise guess_record.error(
                 f"{len(ranked)} output elements have `provenance`, exactly one is wanted",
-                problem="not_one_output",
-                remedy="put all pages, best first, into the `provenance` of one output element",
+                "not_one_output",
+                "put all pages, best first, into the `provenance` of one output element",
             )
         scores = retrieval_scores(
             replace(guess_record, outputs=ranked), gold_record, rank_keys=rank_keys, context_depth=max(ks)
@@ -225,13 +224,11 @@ def _score_record(gold: TaskRecord, guess: TaskRecord, ks: tuple[int, ...], rank
     if len(guess.outputs) != 1:
         raise guess.error(
             f"{len(guess.outputs)} output elements, exactly one is wanted",
-            problem="not_one_output",
-            remedy="keep the best answer, with all pages in its `provenance`",
+            "not_one_output",
+            "keep the best answer, with all pages in its `provenance`",
         )
     if not guess.outputs[0].has_answer:
-        raise guess.error(
-            "the output has no `answer`", problem="no_answer_key", remedy='write an answer, "" if there is none'
-        )
+        raise guess.error("the output has no `answer`", "no_answer_key", 'write an answer, "" if there is none')
     # str(): a null answer is the text `None`, a number its digits, as in the official evaluator.
     answer = str(guess.outputs[0].answer).strip()
     depth = max(*ks, *_OFFICIAL_KS)
@@ -250,20 +247,14 @@ def _score_record(gold: TaskRecord, guess: TaskRecord, ks: tuple[int, ...], rank
 
 
 def _answers_of(answer: str, gold: TaskRecord) -> AnswerScores:
-    if not answer:
-        return NO_ANSWER
     try:
         return answer_scores(answer, gold.answers())
     except ValueError as error:
-        raise _no_gold_answer(gold) from error
-
-
-def _no_gold_answer(gold: TaskRecord) -> RecordError:
-    return gold.error(
-        "the gold record has no answer, so a prediction cannot be scored",
-        problem="no_gold_answer",
-        remedy="score against a file with answers, or only the retrieval (`kbengine score --retrieval`)",
-    )
+        raise gold.error(
+            "the gold record has no answer, so a prediction cannot be scored",
+            "no_gold_answer",
+            "score against a file with answers, or only the retrieval (`kbengine score --retrieval`)",
+        ) from error
 
 
 def _mean_answers(records: Sequence[RecordScores], *, gated: bool) -> dict[str, float]:

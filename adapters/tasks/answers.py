@@ -47,13 +47,7 @@ class Evidence:
         """Return the place as plain JSON values."""
         record: dict[str, Any] = {
             "document": self.document.to_json(),
-            "passage": {
-                "id": self.passage.passage_id,
-                "ordinal": self.passage.ordinal,
-                "section": self.passage.section,
-                "char_offset": self.passage.char_offset,
-                "text": self.passage.text,
-            },
+            "passage": self.passage.to_json(),
             "text": self.text,
             "span": [self.span.start, self.span.end],
             "sentence": [self.sentence.start, self.sentence.end],

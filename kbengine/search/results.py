@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kbengine.search.query import Unit
@@ -42,6 +42,16 @@ class PassageRef:
     text: str
     section: str | None = None
     char_offset: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the passage as plain JSON values."""
+        return {
+            "id": self.passage_id,
+            "ordinal": self.ordinal,
+            "section": self.section,
+            "char_offset": self.char_offset,
+            "text": self.text,
+        }
 
 
 @dataclass(frozen=True)
@@ -84,25 +94,13 @@ class Hit:
             "text": self.text,
             "score": self.score,
             "document": self.document.to_json(),
-            "passage": {
-                "id": self.passage.passage_id,
-                "ordinal": self.passage.ordinal,
-                "section": self.passage.section,
-                "char_offset": self.passage.char_offset,
-                "text": self.passage.text,
-            },
+            "passage": self.passage.to_json(),
             "span": [self.span.start, self.span.end],
             "phrase": {"text": self.phrase_text, "span": [self.phrase.start, self.phrase.end]},
             "tokens": [self.first_token_id, self.last_token_id],
         }
         if self.parts is not None:
-            record["parts"] = {
-                "start": self.parts.start,
-                "end": self.parts.end,
-                "passage": self.parts.passage,
-                "lexical": self.parts.lexical,
-                "sparse": self.parts.sparse,
-            }
+            record["parts"] = asdict(self.parts)
         return record
 
 

@@ -55,13 +55,8 @@ def answer_kilt(task: str, query_data: KiltQuery) -> Response:
     if task not in TASKS:
         abort(404)
     service = current_service()
-    options = PredictOptions(
-        query_data.pages,
-        RECORDS_AT_ONCE,
-        query_data.effort,
-        threshold=query_data.threshold or None,
-        where=query_data.where,
-    )
+    asked = vars(query_data) | {"threshold": query_data.threshold or None}
+    options = PredictOptions(batch_size=RECORDS_AT_ONCE, **asked)
     answerer = _SharedAnswerer(service)
     file = tempfile.NamedTemporaryFile(prefix="kbengine-kilt-", suffix=".jsonl")  # noqa: SIM115  # closed below
     try:
@@ -101,13 +96,8 @@ def _refused(path: Path) -> int:
     bad: list[RecordError] = []
     good = sum(1 for _ in read_inputs(path, refuse=bad.append))
     if not good:
-        raise (
-            bad[0]
-            if bad
-            else RecordError(
-                "no line", file="the body", line=None, problem="no_record", remedy="send one KILT record a line"
-            )
-        )
+        none = RecordError("no line", "no_record", "send one KILT record a line", file="the body", line=None)
+        raise bad[0] if bad else none
     return len(bad)
 
 

@@ -27,14 +27,7 @@ class NewDocument(Body):
 
     def mapping(self) -> dict[str, Any]:
         """Return the document as the knowledge base takes it."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "text": self.text,
-            "url": self.url,
-            "meta": self.meta or {},
-            "aliases": self.aliases,
-        }
+        return vars(self) | {"meta": self.meta or {}}
 
 
 class NewDocuments(Body):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.kilt.downstream import answer_scores, f1_score
-from adapters.kilt.normalise import norm
+from kbengine.corpus.normalise import norm
 
 
 @pytest.mark.parametrize(
