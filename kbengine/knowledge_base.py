@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from storage.information import KBInfo
     from storage.reader import KBReader
     from storage.records import JSON, Commit, DocumentRecord
+    from storage.writer import KBWriter
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class KnowledgeBase:
         self._tuned = TunedEncoders(path, encoder)
         self._default = tuned
         self._write_lock = threading.Lock()
-        self._writer: Any = None
+        self._writer: KBWriter | None = None
 
     @classmethod
     def open(
@@ -225,8 +226,7 @@ class KnowledgeBase:
         filter_options = FilterOptions.from_json(settings.filter)
         chunk = DocumentEncoder(encoder, filter_options).encode(plain, threshold=stored_threshold(settings))
         with self._write_lock:
-            commit: Commit = self._open_writer().add(chunk.documents, replace=replace, op_id=op_id)
-        return commit
+            return self._open_writer().add(chunk.documents, replace=replace, op_id=op_id)
 
     def sync(self, options: SyncOptions, *, progress: ProgressSink | None = None) -> SyncReport:
         """Bring the documents of a folder or feed in step with it: added, replaced, deleted.
@@ -250,8 +250,7 @@ class KnowledgeBase:
             UnknownDocumentError: an id is not there; then nothing is deleted.
         """
         with self._write_lock:
-            commit: Commit = self._open_writer().delete(doc_ids, op_id=op_id)
-        return commit
+            return self._open_writer().delete(doc_ids, op_id=op_id)
 
     def alias_matches(self, name: str) -> list[tuple[DocumentRecord, AliasMatch]]:
         """Return the documents of which `name` is another name, best first, each with how it matches."""
@@ -286,8 +285,7 @@ class KnowledgeBase:
         """
         new = [(doc_id, NewAlias(alias, source, prior)) for alias in aliases]
         with self._write_lock:
-            change: AliasChange = self._open_writer().add_aliases(new, replace=replace, op_id=op_id)
-        return change
+            return self._open_writer().add_aliases(new, replace=replace, op_id=op_id)
 
     def delete_aliases(
         self,
@@ -304,8 +302,7 @@ class KnowledgeBase:
             UnknownAliasError: it has not all of these names; then none is deleted.
         """
         with self._write_lock:
-            change: AliasChange = self._open_writer().delete_aliases(doc_id, aliases, source=source, op_id=op_id)
-        return change
+            return self._open_writer().delete_aliases(doc_id, aliases, source=source, op_id=op_id)
 
     def compact(self, *, purge: bool = False) -> None:
         """Merge segments, drop deleted documents for good and give their space back."""
@@ -360,7 +357,7 @@ class KnowledgeBase:
         self.release_writer()
         self._reader.close()
 
-    def _open_writer(self) -> Any:
+    def _open_writer(self) -> KBWriter:
         from storage.writer import KBWriter
 
         if self._writer is None:

@@ -67,6 +67,7 @@ class Engine:
         answerer: What answers the tasks from it.
         writes: The changes, one after the other.
         verification: The check of all files that runs on demand.
+        problem: What keeps the newest commit from being served; None when nothing does.
     """
 
     def __init__(self, knowledge_base: KnowledgeBase, answerer: Answerer, options: EngineOptions | None = None) -> None:
@@ -79,7 +80,7 @@ class Engine:
         self._info: tuple[float, KBInfo] | None = None
         self._info_lock = threading.Lock()
         self._batcher = MicroBatcher(_run, options.batching, self._observe)
-        self._problem: str | None = None
+        self.problem: str | None = None
         self._closed = threading.Event()
         self._refresher = threading.Thread(
             target=self._refresh, args=(options.refresh_s, options.writer_idle_s), name="kbengine-refresh", daemon=True
@@ -104,11 +105,6 @@ class Engine:
     def queue_depth(self) -> int:
         """Return how many queries wait."""
         return self._batcher.depth
-
-    @property
-    def problem(self) -> str | None:
-        """Return what keeps the newest commit from being served; None when nothing does."""
-        return self._problem
 
     def info(self) -> KBInfo:
         """Return counts, sizes, settings and the last commits, as of the newest generation."""
@@ -193,9 +189,9 @@ class Engine:
                 if self.writes.idle_s >= writer_idle_s and self.knowledge_base.writing == "idle":
                     self.knowledge_base.release_writer()
             except Exception as error:  # whatever it is, the next look may go well: readiness tells meanwhile
-                self._problem = f"{type(error).__name__}: {error}"
+                self.problem = f"{type(error).__name__}: {error}"
             else:
-                self._problem = None
+                self.problem = None
 
     def _verify(self) -> VerifyReport:
         from kbengine.build.checking import verify_kb

@@ -34,45 +34,40 @@ class VerifyState:
 
 
 class Verification:
-    """Runs `verify` in a thread of its own, on demand."""
+    """Runs `verify` in a thread of its own, on demand; `state` tells what is going on, and the last result."""
 
     def __init__(self, verify: Callable[[], VerifyReport]) -> None:
         self._verify = verify
         self._lock = threading.Lock()
-        self._state = VerifyState()
+        self.state = VerifyState()
         self._thread: threading.Thread | None = None
-
-    @property
-    def state(self) -> VerifyState:
-        """Return what is going on and the last result."""
-        return self._state
 
     def start(self) -> VerifyState:
         """Begin a verification, unless one is running, and return the state."""
         with self._lock:
-            if self._state.state != "running":
-                self._state = replace(self._state, state="running", started_at=_now(), finished_at=None, problem=None)
+            if self.state.state != "running":
+                self.state = replace(self.state, state="running", started_at=_now(), finished_at=None, problem=None)
                 self._thread = threading.Thread(target=self._run, name="kbengine-verify", daemon=True)
                 self._thread.start()
-            return self._state
+            return self.state
 
     def wait(self, timeout_s: float | None = None) -> VerifyState:
         """Return the state when nothing is running any more, or when that takes longer than the timeout."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout_s)
-        return self._state
+        return self.state
 
     def _run(self) -> None:
         try:
             report = self._verify()
         except KBError as error:
-            self._state = replace(self._state, state="failed", finished_at=_now(), problem=error.message)
+            self.state = replace(self.state, state="failed", finished_at=_now(), problem=error.message)
         except Exception as error:
-            self._state = replace(self._state, state="failed", finished_at=_now(), problem=type(error).__name__)
+            self.state = replace(self.state, state="failed", finished_at=_now(), problem=type(error).__name__)
             raise
         else:
-            self._state = replace(self._state, state="done", finished_at=_now(), report=report)
+            self.state = replace(self.state, state="done", finished_at=_now(), report=report)
 
 
 def _now() -> str:

@@ -32,25 +32,24 @@ def operation_name(op_id: str, payload: Any) -> str:
 
 
 class WriteQueue:
-    """The one thread that changes a knowledge base; callers wait for their change to be durable."""
+    """The one thread that changes a knowledge base; callers wait for their change to be durable.
+
+    Attributes:
+        pending: How many changes are running or waiting.
+    """
 
     def __init__(self, knowledge_base: KnowledgeBase) -> None:
         self._knowledge_base = knowledge_base
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kbengine-writes")
         self._lock = threading.Lock()
-        self._pending = 0
+        self.pending = 0
         self._last = time.monotonic()
         self._stopping = False
 
     @property
-    def pending(self) -> int:
-        """Return how many changes are running or waiting."""
-        return self._pending
-
-    @property
     def idle_s(self) -> float:
         """Return the seconds since the last change ended; 0 while one is under way."""
-        return 0.0 if self._pending else time.monotonic() - self._last
+        return 0.0 if self.pending else time.monotonic() - self._last
 
     def run(self, change: Callable[..., T], *arguments: Any, op_id: str | None = None, **keywords: Any) -> T:
         """Return what a change did, such as `knowledge_base.add`: durable, and in every query from now on.
@@ -70,19 +69,19 @@ class WriteQueue:
         with self._lock:
             if self._stopping:
                 raise StoppingError("the service is stopping; send the change to it again when it is back")
-            if self._pending >= MAX_WAITING_WRITES:
+            if self.pending >= MAX_WAITING_WRITES:
                 raise QueueFullError(
-                    f"{self._pending} changes are waiting, {MAX_WAITING_WRITES} may; try again later", retry_after_s=5
+                    f"{self.pending} changes are waiting, {MAX_WAITING_WRITES} may; try again later", retry_after_s=5
                 )
             done = self._pool.submit(self._change, change, arguments, keywords, op_id)
-            self._pending += 1
+            self.pending += 1
         try:
             made = done.result()
             self._knowledge_base.warm_up()  # segments are opened now rather than in the next query
             return made
         finally:
             with self._lock:
-                self._pending -= 1
+                self.pending -= 1
                 self._last = time.monotonic()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol
 
 from adapters.errors import RecordError, SubmissionError, UnknownRelationError
 from adapters.kilt.lines import open_text
@@ -76,12 +76,7 @@ class PredictOptions:
             )
         if not 1 <= self.batch_size <= 4096:
             raise InvalidOptionError(f"the batch size is {self.batch_size}, wanted 1 to 4096")
-        if self.effort not in get_args(Effort):
-            raise InvalidOptionError(f"effort is {self.effort!r}, wanted one of {', '.join(get_args(Effort))}")
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise InvalidOptionError(
-                f"the threshold is {self.threshold}, wanted a probability from 0 (answer always) to 1"
-            )
+        answer_options(self)  # checks the others
 
 
 @dataclass
@@ -113,15 +108,11 @@ class PredictReport:
 
     def facts(self) -> dict[str, Any]:
         """Return the report as named values, for people and for JSON."""
+        counts = ("answered", "abstained", "below_threshold", "refused", "skipped_done", "truncated")
         return {
             "submission": str(self.path),
             "task": self.task,
-            "answered": self.answered,
-            "abstained": self.abstained,
-            "below_threshold": self.below_threshold,
-            "refused": self.refused,
-            "skipped_done": self.skipped_done,
-            "truncated": self.truncated,
+            **{name: getattr(self, name) for name in counts},
             "elapsed_s": round(self.elapsed_s, 2),
             "records_per_s": round(self.records_per_s, 1),
             "generations": sorted(self.generations),

@@ -122,10 +122,7 @@ def _reindex(path: Path, options: ReindexOptions, source: Path | None, stages: S
     from storage.reindexing import ReindexRequest
     from storage.writer import KBWriter
 
-    wanted = options.filter
-    request = None
-    if wanted != FilterOptions():
-        request = FilterRequest(keep_fraction=wanted.keep_fraction, threshold=wanted.threshold)
+    request = None if options.filter == FilterOptions() else FilterRequest(**options.filter.to_json())
     with KBWriter.open(path) as writer:
         if writer.settings.build_state != "complete":
             raise BuildIncompleteError(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.search.query import Unit
+from kbengine.search.scoring import PhraseScores
 from storage.snapshot import Snapshot
 
 Float32 = NDArray[np.float32]
@@ -16,14 +17,9 @@ Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class ScoredPhrases:
+class ScoredPhrases(PhraseScores):
     """Phrases of one query with their weighted score parts, best first; all arrays (r,)."""
 
-    first_rows: Int64
-    last_rows: Int64
-    passages: Int64
-    start: Float32
-    end: Float32
     passage: Float32
     lexical: Float32
     sparse: Float32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from kbengine.corpus.sentences import covering_sentence, sentence_spans
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from storage.reader import KBReader
     from storage.records import DocumentRecord, PassageRecord
     from storage.snapshot import Snapshot
+
+PARTS = tuple(each.name for each in fields(ScoreParts))
 
 
 class SnapshotOutdatedError(Exception):
@@ -86,7 +89,7 @@ class Resolver:
                     phrase=phrase,
                     first_token_id=first,
                     last_token_id=last,
-                    parts=_parts(phrases, i) if explain else None,
+                    parts=ScoreParts(**{name: float(getattr(phrases, name)[i]) for name in PARTS}) if explain else None,
                 )
             )
         return hits
@@ -99,13 +102,3 @@ def _unit_span(text: str, phrase: Span, unit: Unit) -> Span:
     if unit == "sentence":
         return covering_sentence(sentence_spans(text), phrase)
     return Span(0, len(text))
-
-
-def _parts(phrases: ScoredPhrases, i: int) -> ScoreParts:
-    return ScoreParts(
-        start=float(phrases.start[i]),
-        end=float(phrases.end[i]),
-        passage=float(phrases.passage[i]),
-        lexical=float(phrases.lexical[i]),
-        sparse=float(phrases.sparse[i]),
-    )
