@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import json_option, kb_option, option
-
-if TYPE_CHECKING:
-    from storage.gpu import IndexDevice
 
 
 @click.command()
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 @option("--out", Path, "Write a changed copy here and leave --kb as it is; by default change --kb.")
 @option("--keep-fraction", float, "Keep this share of all tokens, the best by their logits; by default all.")
 @option("--filter-threshold", float, "Keep tokens whose filter logit reaches this; by default all.")
-@option("--index", str, "Make an index of this kind, such as opq48; by default of the kind that it has.")
+@option("--index kind", str, "Make an index of this kind, such as opq48; by default of the kind that it has.")
 @option("--nlist", int, "Cluster the index into so many lists; by default chosen from its size.")
 @option("--nprobe", int, "Read so many lists for each query; by default chosen from --nlist.")
 @option("--refine", int, "Rescore so many candidates for each one wanted; by default as suits the kind of index.")
@@ -29,19 +26,7 @@ if TYPE_CHECKING:
 @option("--yes", bool, "Drop vectors or rows without asking.")
 @json_option
 def reindex(
-    kb: Path,
-    out: Path | None,
-    keep_fraction: float | None,
-    filter_threshold: float | None,
-    index: str | None,
-    nlist: int | None,
-    nprobe: int | None,
-    refine: int | None,
-    index_device: IndexDevice,
-    drop_vectors: bool,
-    drop_sparse: bool,
-    yes: bool,
-    as_json: bool,
+    kb: Path, out: Path | None, drop_vectors: bool, drop_sparse: bool, yes: bool, as_json: bool, **given: Any
 ) -> None:
     """Keep fewer tokens of a knowledge base, or index them in another way; nothing is encoded again.
 
@@ -56,14 +41,9 @@ def reindex(
     from kbengine.build.reindexing import reindex as reindex_kb
     from kbengine.progress import progress_for_terminal
 
-    given = {"kind": index, "nlist": nlist, "nprobe": nprobe, "refine": refine}
-    options = ReindexOptions(
-        FilterOptions(threshold=filter_threshold, keep_fraction=keep_fraction),
-        {name: value for name, value in given.items() if value is not None},
-        drop_vectors,
-        drop_sparse,
-        index_device,
-    )
+    kept = FilterOptions(given["filter_threshold"], given["keep_fraction"])
+    ann = {name: given[name] for name in ("kind", "nlist", "nprobe", "refine") if given[name] is not None}
+    options = ReindexOptions(kept, ann, drop_vectors, drop_sparse, given["index_device"])
     if out is None and not yes:
         for lost in ("int8 vectors",) * drop_vectors + ("sparse rows",) * drop_sparse:
             _confirm(kb, lost)
