@@ -171,7 +171,7 @@ class FakeEngine:
             self.names.pop(doc_id, None)
         return self._commit()
 
-    def aliases(self, *, doc_id: str, limit: int) -> list[Any]:
+    def list_aliases(self, *, doc_id: str, limit: int) -> list[Any]:
         named = self.names.get(doc_id, {}).items()
         return [SimpleNamespace(alias=name, source="manual", prior=prior or 1.0) for name, prior in named][:limit]
 
