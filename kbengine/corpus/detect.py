@@ -21,6 +21,12 @@ _LINES_TRIED: Final = 20
 _DATA_KEY: Final = re.compile(rb'"data"\s*:\s*\[')
 _KEY: Final = re.compile(rb'[{,]\s*"([\w ]{1,40})"\s*:')
 
+_WANTED: Final = (
+    "wanted 'wikipedia_title' (kilt), 'data' (densephrases), '_id' and 'text' (beir), 'doc_id' and 'passages' "
+    "(kbengine), 'id', 'title' and 'text' (plain), a header of id, text, title (dpr), or a .txt, .md or .html "
+    "file; if it is one of these, name it with --format"
+)
+
 
 def detect_format(path: Path) -> CorpusFormat:
     """Return the format of a file or folder, by its content; CorpusError that lists the formats if it is none.
@@ -41,7 +47,7 @@ def detect_format(path: Path) -> CorpusFormat:
         return found
     if is_text_name(path):
         return "folder"
-    raise CorpusError(f"{path}: {_seen(head)}; {_wanted()}")
+    raise CorpusError(f"{path}: {_seen(head)}; {_WANTED}")
 
 
 def _json_format(head: bytes) -> CorpusFormat | None:
@@ -82,11 +88,3 @@ def _seen(head: bytes) -> str:
         return f"the first record has the keys {', '.join(map(repr, list(parse_object(line))[:8]))}"
     except CorpusError:
         return f"the file begins with {line[:40].decode('utf-8', 'replace')!r}"
-
-
-def _wanted() -> str:
-    return (
-        "wanted 'wikipedia_title' (kilt), 'data' (densephrases), '_id' and 'text' (beir), 'doc_id' and 'passages' "
-        "(kbengine), 'id', 'title' and 'text' (plain), a header of id, text, title (dpr), or a .txt, .md or .html "
-        "file; if it is one of these, name it with --format"
-    )

@@ -13,7 +13,7 @@ from typing import Final
 from bs4.dammit import EncodingDetector
 
 from kbengine.corpus.compression import MAX_RECORD_BYTES, CorpusFile
-from kbengine.corpus.document import CorpusDocument, CorpusPassage, Record, paragraph_passages
+from kbengine.corpus.document import CorpusDocument, Record, paragraph_passages
 from kbengine.corpus.html import html_text
 from kbengine.corpus.markdown import markdown_text
 from kbengine.corpus.paragraphs import plain_text
@@ -140,28 +140,24 @@ def text_document(file: TextFile, data: bytes) -> CorpusDocument:
     suffix = _text_suffix(file.path)
     read = _READERS.get(suffix, plain_text)
     prose = read(decode_text(data, is_html=read is html_text))
-    passages: list[CorpusPassage] = []
-    for ordinal, paragraph in enumerate(prose.paragraphs, 1):
-        passages.extend(paragraph_passages(ordinal, paragraph.text, paragraph.section))
+    passages = tuple(
+        part for n, each in enumerate(prose.paragraphs, 1) for part in paragraph_passages(n, each.text, each.section)
+    )
     try:
         aliases = tuple(NewAlias(alias, "document") for alias in prose.aliases)
     except InvalidOptionError as e:
         raise CorpusError(e.message) from e
-    title = prose.title or _name_title(file.path)
-    return CorpusDocument(file.doc_id, title, prose.url, prose.meta, tuple(passages), aliases)
+    title = prose.title or _unpacked(file.path).stem.replace("_", " ").strip()
+    return CorpusDocument(file.doc_id, title, prose.url, prose.meta, passages, aliases)
 
 
 def _text_suffix(path: PurePath) -> str:
     """Return the suffix that says what the text is, lower-case: of `a.md.gz` it is `.md`."""
-    if path.suffix.lower() in _PACKED:
-        path = path.with_suffix("")
-    return path.suffix.lower()
+    return _unpacked(path).suffix.lower()
 
 
-def _name_title(path: Path) -> str:
-    if path.suffix.lower() in _PACKED:
-        path = path.with_suffix("")
-    return path.stem.replace("_", " ").strip()
+def _unpacked(path: PurePath) -> PurePath:
+    return path.with_suffix("") if path.suffix.lower() in _PACKED else path
 
 
 def _refuse(error: OSError) -> None:

@@ -153,7 +153,8 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
                     if len(self._empty) < MAX_BAD_KEPT:
                         self._empty.append(source.place(record.number, record.path))
                     continue
-                passed = self._is_passed(file_index, record)
+                start = self._start
+                passed = start is not None and (file_index, record.number) <= (start.file_index, start.record)
                 document, problem = self._checked(file_index, record)
                 if passed:
                     self._check_passed(file_index, record, document)
@@ -224,11 +225,6 @@ class CorpusReading(Iterator[tuple[CorpusDocument, SourcePosition]]):
             return f"{names}: {self._documents} documents and not one passage of text, wanted documents with text"
         empty = f"its {self._n_empty} files are empty" if self._n_empty else "no document in it"
         return f"{names}: {empty}, wanted at least one document with text"
-
-    def _is_passed(self, file_index: int, record: Record) -> bool:
-        if self._start is None:
-            return False
-        return (file_index, record.number) <= (self._start.file_index, self._start.record)
 
     def _check_start(self, start: SourcePosition) -> None:
         given = self._sources[start.file_index].path if start.file_index < len(self._sources) else None
