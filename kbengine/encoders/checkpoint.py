@@ -29,6 +29,7 @@ from storage.durable import write_directory
 
 TOKENIZER_FILE = "tokenizer.json"
 WEIGHTS_FILE = "model.safetensors"
+_WANTED_FILES = f"{CONFIG_FILE}, {TOKENIZER_FILE} and {WEIGHTS_FILE}"
 
 WeightsDType = Literal["int8", "float16", "float32"]
 WEIGHTS_DTYPES: tuple[WeightsDType, ...] = get_args(WeightsDType)
@@ -169,7 +170,7 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as e:
-        raise EncoderError(f"{path} is missing; a model directory holds {_wanted_files()}") from e
+        raise EncoderError(f"{path} is missing; a model directory holds {_WANTED_FILES}") from e
     except (OSError, UnicodeDecodeError) as e:
         raise EncoderError(f"cannot read {path}: {e}; copy the model directory again") from e
 
@@ -181,10 +182,6 @@ def _read_truecaser(directory: Path, config: EncoderConfig) -> Truecaser | None:
     if config.uncased:
         raise EncoderError(f"{directory} has a {TRUECASE_FILE}, but config.json says uncased is true; remove the file")
     return Truecaser.from_json(_read_text(directory / TRUECASE_FILE), str(directory))
-
-
-def _wanted_files() -> str:
-    return f"{CONFIG_FILE}, {TOKENIZER_FILE} and {WEIGHTS_FILE}"
 
 
 def _parse_json(text: str, path: Path) -> object:
@@ -215,7 +212,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 def _read_stored(path: Path) -> dict[str, Tensor]:
     """Return the file's tensors as they are in it."""
     if not path.is_file():
-        raise EncoderError(f"{path} is missing; a model directory holds {_wanted_files()}")
+        raise EncoderError(f"{path} is missing; a model directory holds {_WANTED_FILES}")
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping

@@ -128,7 +128,7 @@ class Encoder:
         passage_dtype = choose_dtype(dtype, where)
         name, directory = locate_encoder(name_or_path)
         checkpoint = read_checkpoint(directory)
-        tokenizer = _tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
+        tokenizer = encoder_tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
         sparse: SparseEncoder | None = None
         if has_sparse(directory):
             backbone = checkpoint.config.backbone
@@ -170,7 +170,7 @@ class Encoder:
         whole, passages = fingerprints(model.config, tokenizer_json, weights, truecaser)
         return cls(
             copy.deepcopy(model),
-            _tokenizer(tokenizer_json, model.config, name),
+            encoder_tokenizer(tokenizer_json, model.config, name),
             name=name,
             fingerprint=whole,
             passage_fingerprint=passages,
@@ -334,5 +334,6 @@ class Encoder:
         return torch.from_numpy(ids).to(self.device), mask
 
 
-def _tokenizer(tokenizer_json: str, config: EncoderConfig, source: str) -> TextTokenizer:
+def encoder_tokenizer(tokenizer_json: str, config: EncoderConfig, source: str) -> TextTokenizer:
+    """Return the tokenizer of an encoder, checked against its configuration; `source` is for messages."""
     return TextTokenizer(tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=source)

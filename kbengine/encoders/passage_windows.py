@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,18 +77,15 @@ def join_windows(
 ) -> list[PassageVectors]:
     """Return one result for each passage from those of its windows."""
     results = []
-    begin = 0
-    for i, of_passage in enumerate(tokens):
-        end = begin + 1
-        while end < len(inputs) and inputs[end].passage == i:
-            end += 1
-        parts = encoded[begin:end]
+    by_passage = groupby(zip(inputs, encoded, strict=True), key=lambda pair: pair[0].passage)
+    for of_passage, (_, pairs) in zip(tokens, by_passage, strict=True):
+        own, parts = zip(*pairs, strict=True)
         if len(parts) == 1:
             vectors, logits, mean = parts[0].vectors, parts[0].filter_logits, parts[0].mean_state
         else:
             vectors = np.concatenate([part.vectors for part in parts])
             logits = np.concatenate([part.filter_logits for part in parts])
-            n_tokens = [value.window.end - value.window.begin for value in inputs[begin:end]]
+            n_tokens = [value.window.end - value.window.begin for value in own]
             mean = np.average([part.mean_state for part in parts], axis=0, weights=n_tokens).astype(np.float32)
         norm = float(np.linalg.norm(mean))
         results.append(
@@ -97,11 +95,10 @@ def join_windows(
                 ends=of_passage.ends,
                 filter_logits=logits,
                 passage_vector=mean / np.float32(norm) if norm > 0 else mean,
-                n_encoded_tokens=sum(value.n_tokens for value in inputs[begin:end]),
+                n_encoded_tokens=sum(value.n_tokens for value in own),
                 sparse=None
                 if sparse is None
                 else sparse.joined([part.sparse for part in parts if part.sparse is not None]),
             )
         )
-        begin = end
     return results

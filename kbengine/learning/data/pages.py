@@ -6,9 +6,9 @@ import json
 import sqlite3
 import tempfile
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.corpus.reader import read_corpus
@@ -18,7 +18,7 @@ _CACHED_PAGES = 256
 _BATCH = 1000
 
 
-class PageStore:
+class PageStore(AbstractContextManager["PageStore"]):
     """Pages by id, in a temporary SQLite file that is gone when the store is closed."""
 
     def __init__(self) -> None:
@@ -61,9 +61,6 @@ class PageStore:
         """Remove the file."""
         self._database.close()
         self._folder.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

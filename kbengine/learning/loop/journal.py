@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from kbengine.errors import CorruptError, MissingExtraError
 from storage.durable import write_durably
@@ -14,7 +15,7 @@ LOG_FILE = "log.jsonl"
 EVENTS_FOLDER = "tensorboard"
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """Appends records to `log.jsonl`; a resumed run first drops what was logged after its checkpoint.
 
     A process that is not the main one passes `directory=None` and writes nothing.
@@ -46,9 +47,6 @@ class Journal:
         if self._events is not None:
             for name, value in _flat(values):
                 self._events.add_scalar(f"{kind}/{name}", value, step)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:

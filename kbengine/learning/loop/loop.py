@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -98,7 +98,7 @@ class _Run(Generic[B]):
         self.stop = stop
         self.facts = RunFacts()
         self.begun_with = {
-            "options": options.to_json(),
+            "options": asdict(options),
             "data": task.fingerprint(),
             "examples": task.n_examples,
             "processes": processes.world,
@@ -251,16 +251,14 @@ class _Run(Generic[B]):
         if is_better:
             self.facts = replace(self.facts, best_score=found.score, best_step=step, n_worse=0)
             if self.processes.is_main:
-                weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self._model_state().items()}
+                state = self.task.model.state_dict()
+                weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
                 write_durably(self.directory / BEST_FILE, [save(weights)], replace=True)
         else:
             self.facts = replace(self.facts, n_worse=self.facts.n_worse + 1)
             if self.options.patience is not None and self.facts.n_worse >= self.options.patience:
                 self.facts = replace(self.facts, finished=True)
         self.journal.write("evaluation", step, {"score": found.score, "measures": dict(found.measures)})
-
-    def _model_state(self) -> Mapping[str, Tensor]:
-        return self.task.model.state_dict()
 
     def _write_state(self) -> None:
         """Write a checkpoint; every process takes part, the main one writes."""
@@ -269,7 +267,7 @@ class _Run(Generic[B]):
         if self.processes.is_main:
             self.facts = replace(self.facts, elapsed_s=self._elapsed_s())
             tensors = {
-                "model": self._model_state(),
+                "model": self.task.model.state_dict(),
                 "optimizer": self.optimizer.state(),
                 "task": self.task.extra_state(),
                 "random": {str(rank): states[rank] for rank in range(self.processes.world)},

@@ -28,7 +28,7 @@ class NamedAdamW:
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         self._names: dict[str, nn.Parameter] = {}
         for name, parameter in model.named_parameters():
-            factor = _factor(name, options)
+            factor = next((factor for prefix, factor in options.rate_factors if name.startswith(prefix)), 1.0)
             if factor == 0:
                 parameter.requires_grad_(False)
             if not parameter.requires_grad:
@@ -111,10 +111,6 @@ class NamedAdamW:
                 moment: state[f"{name}.{moment}"].to("cpu" if moment == "step" else parameter.device)
                 for moment in _MOMENTS
             }
-
-
-def _factor(name: str, options: OptimizerOptions) -> float:
-    return next((factor for prefix, factor in options.rate_factors if name.startswith(prefix)), 1.0)
 
 
 def _check_prefixes(model: nn.Module, options: OptimizerOptions) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from kbengine.errors import InvalidOptionError
 
@@ -98,10 +98,6 @@ class LoopOptions:
                 require_count(name, getattr(self, name))
         require_count("seed", self.seed, least=0)
         require(self.dtype in TRAINING_DTYPES, "dtype", self.dtype, f"one of {', '.join(TRAINING_DTYPES)}")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the options as plain values, as a checkpoint and a report keep them."""
-        return asdict(self)
 
 
 def require(holds: bool, name: str, seen: object, wanted: str) -> None:

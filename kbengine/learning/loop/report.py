@@ -54,14 +54,10 @@ class TrainingReport:
     begun_with: Mapping[str, Any] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self)
-
 
 def write_report(directory: Path, report: TrainingReport) -> None:
     """Write `report.json`, and `curves.png` where matplotlib is installed."""
-    write_durably(directory / REPORT_FILE, [(json.dumps(report.to_json(), indent=2) + "\n").encode()], replace=True)
+    write_durably(directory / REPORT_FILE, [(json.dumps(asdict(report), indent=2) + "\n").encode()], replace=True)
     try:
         draw_curves(directory)
     except MissingExtraError:

@@ -319,10 +319,7 @@ class PhraseTask(TrainingTask[PhraseBatch]):
             side = outside.repeat(B, 1)
             side[right[0], right[1]] = True
             sides.append(side)
-        return _Columns(
-            (vectors.queries.start @ flat.T, vectors.queries.end @ flat.T),
-            (sides[0], sides[1]),
-        )
+        return _Columns((vectors.queries.start @ flat.T, vectors.queries.end @ flat.T), (sides[0], sides[1]))
 
     def _passage_loss(self, batch: PhraseBatch, vectors: _Vectors, processes: Processes) -> Tensor:
         passages, keys = processes.gather(vectors.pooled), processes.gather(batch.passages.keys)

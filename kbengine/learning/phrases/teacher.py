@@ -104,11 +104,8 @@ def _half(logits: NDArray[np.float32]) -> NDArray[np.float16]:
 def _key(reader: PassageReader, examples: Sequence[TrainingExample]) -> str:
     digest = hashlib.sha256(reader.fingerprint.encode())
     for example in examples:
-        digest.update(
-            repr((example.id, example.query, example.title, example.passage, example.answers)).encode(
-                "utf-8", "replace"
-            )
-        )
+        seen = example.id, example.query, example.title, example.passage, example.answers
+        digest.update(repr(seen).encode("utf-8", "replace"))
     return digest.hexdigest()
 
 

@@ -97,33 +97,29 @@ class Quota:
 
     def __init__(self, options: AnswerOptions) -> None:
         self._options = options
-        self._passages: Counter[tuple[int, int]] = Counter()
-        self._sentences: Counter[tuple[int, int, int]] = Counter()
-        self._texts: Counter[str] = Counter()
-        self._n = 0
+        self._counts: Counter[tuple[object, ...]] = Counter()
 
     @property
     def is_full(self) -> bool:
         """Return whether the document has all its questions."""
-        return self._n >= self._options.per_document
+        return self._counts[("document",)] >= self._options.per_document
 
     def admits(self, answer: Answer) -> bool:
         """Return whether one more question for this answer is wanted."""
-        passage, sentence = _keys(answer)
-        return (
-            not self.is_full
-            and self._passages[passage] < self._options.per_passage
-            and self._sentences[sentence] < 2
-            and self._texts[answer.text.casefold()] < (2 if answer.kind == "title" else 1)
-        )
+        return all(self._counts[key] < most for key, most in self._limits(answer).items())
 
     def count(self, answer: Answer) -> None:
         """Count a question made for this answer."""
-        passage, sentence = _keys(answer)
-        self._n += 1
-        self._passages[passage] += 1
-        self._sentences[sentence] += 1
-        self._texts[answer.text.casefold()] += 1
+        self._counts.update(self._limits(answer).keys())
+
+    def _limits(self, answer: Answer) -> dict[tuple[object, ...], int]:
+        passage = (answer.passage.ordinal, answer.passage.char_offset)
+        return {
+            ("document",): self._options.per_document,
+            ("passage", *passage): self._options.per_passage,
+            ("sentence", *passage, answer.sentence.start): 2,
+            ("text", answer.text.casefold()): 2 if answer.kind == "title" else 1,
+        }
 
 
 def ranked_answers(document: CorpusDocument, options: AnswerOptions) -> list[Answer]:
@@ -211,8 +207,3 @@ def _anchors(document: CorpusDocument) -> dict[int, list[Span]]:
         if isinstance(paragraph, int) and isinstance(start, int) and isinstance(end, int) and 0 <= start < end:
             found.setdefault(paragraph, []).append(Span(start, end))
     return found
-
-
-def _keys(answer: Answer) -> tuple[tuple[int, int], tuple[int, int, int]]:
-    passage = (answer.passage.ordinal, answer.passage.char_offset)
-    return passage, (*passage, answer.sentence.start)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -234,14 +236,9 @@ class _Unfinished:
 
 
 def _copy(rows: IO[bytes], file: IO[bytes], *, compress: bool) -> None:
-    if not compress:
-        while block := rows.read(1 << 20):
-            file.write(block)
-        return
     # No name and no time in the header: the same rows give the same bytes.
-    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-        while block := rows.read(1 << 20):
-            packed.write(block)
+    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if compress else nullcontext(file) as target:
+        shutil.copyfileobj(rows, target, 1 << 20)
 
 
 def _chunks(

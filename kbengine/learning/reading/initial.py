@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from kbengine.encoders.checkpoint import read_checkpoint
-from kbengine.encoders.config import BackboneConfig, QueryLimits
+from kbengine.encoders.config import QueryLimits
 from kbengine.encoders.location import find_encoder
-from kbengine.encoders.pretrained import read_pretrained
+from kbengine.encoders.pretrained import PretrainedBert, read_pretrained
 from kbengine.learning.loop.options import require
 from kbengine.learning.reading.checkpoint import is_reader, read_reader
 from kbengine.learning.reading.config import ReaderConfig
-from kbengine.learning.reading.model import CrossEncoder, build_cross_encoder, empty_cross_encoder
+from kbengine.learning.reading.model import CrossEncoder, build_cross_encoder
 
 DEFAULT_QUERY_LIMITS = QueryLimits(question=64, slot_filling=64, entity_linking=128, dialogue=128)
 
@@ -63,16 +63,14 @@ def initial_reader(options: ReaderModelOptions, *, seed: int = 0) -> InitialRead
     directory = Path(options.init).expanduser()
     if is_reader(directory):
         checkpoint = read_reader(directory)
-        model = empty_cross_encoder(checkpoint.config, dropout=options.dropout)
-        model.load_state_dict(dict(checkpoint.weights), strict=True, assign=True)
-        return InitialReader(model, checkpoint.tokenizer_json)
+        return InitialReader(checkpoint.model(dropout=options.dropout).train(), checkpoint.tokenizer_json)
     encoder = find_encoder(options.init)
-    if encoder is not None:
-        found = read_checkpoint(encoder)
-        weights, tokenizer_json = _phrase_encoder(found.weights), found.tokenizer_json
-        return _with_new_head(weights, found.config.backbone, found.config.uncased, tokenizer_json, options, seed)
-    bert = read_pretrained(options.init)
-    return _with_new_head(bert.weights, bert.backbone, bert.uncased, bert.tokenizer_json, options, seed)
+    if encoder is None:
+        return _with_new_head(read_pretrained(options.init), options, seed)
+    found = read_checkpoint(encoder)
+    weights, config = _phrase_encoder(found.weights), found.config
+    bert = PretrainedBert(options.init, config.backbone, config.uncased, found.tokenizer_json, weights)
+    return _with_new_head(bert, options, seed)
 
 
 def _phrase_encoder(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -82,25 +80,12 @@ def _phrase_encoder(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return shared | {name.removeprefix(prefix): each for name, each in weights.items() if name.startswith(prefix)}
 
 
-def _with_new_head(
-    weights: Mapping[str, Tensor],
-    backbone: BackboneConfig,
-    uncased: bool,
-    tokenizer_json: str,
-    options: ReaderModelOptions,
-    seed: int,
-) -> InitialReader:
-    config = ReaderConfig(
-        backbone,
-        uncased=uncased,
-        max_tokens=options.max_tokens,
-        max_title_tokens=options.max_title_tokens,
-        max_query_tokens=options.max_query_tokens,
-        max_answer_tokens=options.max_answer_tokens,
-    )
+def _with_new_head(bert: PretrainedBert, options: ReaderModelOptions, seed: int) -> InitialReader:
+    names = ("max_tokens", "max_title_tokens", "max_query_tokens", "max_answer_tokens")
+    config = ReaderConfig(bert.backbone, uncased=bert.uncased, **{name: getattr(options, name) for name in names})
     with torch.random.fork_rng(devices=[]):  # the caller's generator is not moved
         torch.manual_seed(seed)
         model = build_cross_encoder(config, dropout=options.dropout)
     head = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("qa_outputs.")}
-    model.load_state_dict({**{name: tensor.clone() for name, tensor in weights.items()}, **head}, strict=True)
-    return InitialReader(model, tokenizer_json)
+    model.load_state_dict({**{name: tensor.clone() for name, tensor in bert.weights.items()}, **head}, strict=True)
+    return InitialReader(model, bert.tokenizer_json)

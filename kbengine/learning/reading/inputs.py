@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kbengine.encoders.encoder import PassageText
 from kbengine.encoders.query_input import query_ids
 from kbengine.encoders.tokenization import TextTokenizer, TextTokens
-from kbengine.encoders.windows import Window, windows
+from kbengine.encoders.windows import Window, padded_rows, windows
 from kbengine.errors import UsageError
 from kbengine.inputs import TaskInput
 from kbengine.learning.reading.config import ReaderConfig
@@ -109,16 +109,13 @@ class InputArrays:
 
 def padded(inputs: Sequence[ReaderInput], tokenizer: TextTokenizer, config: ReaderConfig) -> InputArrays:
     """Return the inputs as one batch, padded to its longest."""
-    lengths = np.array([each.n_tokens for each in inputs], dtype=np.int64)
-    width = int(lengths.max())
-    ids = np.full((len(inputs), width), tokenizer.pad_id, dtype=np.int64)
-    types = np.zeros((len(inputs), width), dtype=np.int64)
+    rows = [
+        [*each.head, *each.tokens.ids[each.window.begin : each.window.end].tolist(), tokenizer.sep_id]
+        for each in inputs
+    ]
+    ids, is_token = padded_rows(rows, tokenizer.pad_id)
+    types = np.zeros_like(ids)
     for row, each in enumerate(inputs):
-        begin = len(each.head)
-        ids[row, :begin] = each.head
-        ids[row, begin : each.n_tokens - 1] = each.tokens.ids[each.window.begin : each.window.end]
-        ids[row, each.n_tokens - 1] = tokenizer.sep_id
         if config.backbone.type_vocab_size > 1:
             types[row, each.n_query : each.n_tokens] = 1
-    is_token = None if int(lengths.min()) == width else np.arange(width) < lengths[:, None]
-    return InputArrays(ids, types, is_token)
+    return InputArrays(ids, types, None if is_token.all() else is_token)

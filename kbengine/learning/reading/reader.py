@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -203,19 +204,11 @@ def reader_tokenizer(tokenizer_json: str, config: ReaderConfig, source: str) -> 
 def _collect(inputs: Sequence[ReaderInput], logits: Sequence[Float32]) -> list[PassageLogits]:
     """Return one result for each pair from those of its windows."""
     results = []
-    begin = 0
-    while begin < len(inputs):
-        end = begin + 1
-        while end < len(inputs) and inputs[end].pair == inputs[begin].pair:
-            end += 1
-        own = np.concatenate([logits[i][inputs[i].own] for i in range(begin, end)])  # (T, 2)
+    for _, pairs in groupby(zip(inputs, logits, strict=True), key=lambda pair: pair[0].pair):
+        windows, of_windows = zip(*pairs, strict=True)
+        own = np.concatenate([found[each.own] for each, found in zip(windows, of_windows, strict=True)])  # (T, 2)
         # SQuAD 2.0's rule for windows: the passage answers if one of its windows does.
-        no_answer = min(float(logits[i][0].sum()) for i in range(begin, end))
-        tokens = inputs[begin].tokens
-        results.append(
-            PassageLogits(
-                np.ascontiguousarray(own[:, 0]), np.ascontiguousarray(own[:, 1]), no_answer, tokens.starts, tokens.ends
-            )
-        )
-        begin = end
+        no_answer = min(float(found[0].sum()) for found in of_windows)
+        start, end = (np.ascontiguousarray(side) for side in own.T)
+        results.append(PassageLogits(start, end, no_answer, windows[0].tokens.starts, windows[0].tokens.ends))
     return results

@@ -136,7 +136,10 @@ def score_guesses(
     records = tuple(_record(question, guess, threshold) for question, guess in zip(questions, guesses, strict=True))
     answerable = [record for record in records if record.question.answers]
     unanswerable = [record for record in records if not record.question.answers]
-    mixed = bool(unanswerable)
+    best: list[BestThreshold | None] = [None, None]
+    if unanswerable:
+        pairs = [(record.guess.text, record.question.answers) for record in records]
+        best = [_best_threshold(records, [of(*pair) for pair in pairs]) for of in (best_exact_match, best_f1)]
     return ReadingScores(
         n=len(records),
         n_answerable=len(answerable),
@@ -147,8 +150,8 @@ def score_guesses(
         no_answer_em=_percent([record.em for record in unanswerable]),
         in_gold_passage=_percent([float(record.guess.in_gold_passage) for record in answerable]),
         threshold=threshold,
-        best_em=_best_threshold(records, [_em(each) for each in records]) if mixed else None,
-        best_f1=_best_threshold(records, [_f1(each) for each in records]) if mixed else None,
+        best_em=best[0],
+        best_f1=best[1],
         records=records,
     )
 
@@ -158,14 +161,6 @@ def _record(question: ScoredQuestion, guess: Guess, threshold: float | None) -> 
     return ReadingRecord(
         question, guess, answer, best_exact_match(answer, question.answers), best_f1(answer, question.answers)
     )
-
-
-def _em(record: ReadingRecord) -> float:
-    return best_exact_match(record.guess.text, record.question.answers)
-
-
-def _f1(record: ReadingRecord) -> float:
-    return best_f1(record.guess.text, record.question.answers)
 
 
 def _best_threshold(records: Sequence[ReadingRecord], answered: Sequence[float]) -> BestThreshold:

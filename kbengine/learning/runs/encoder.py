@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kbengine.encoders.checkpoint import WEIGHTS_DTYPES, WeightsDType, write_checkpoint
-from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.encoder import Encoder, encoder_tokenizer
 from kbengine.encoders.model import PhraseModel
-from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
 from kbengine.errors import InvalidOptionError
 from kbengine.learning.loop.options import require
@@ -57,9 +56,7 @@ class EncoderRecipe(Recipe):
         """Return the initial model and the tokenised examples, with the teacher's logits where it distils."""
         begun = initial_model(self.model, seed=self.loop.seed)
         config = begun.model.config
-        tokenizer = TextTokenizer(
-            begun.tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=self.model.init
-        )
+        tokenizer = encoder_tokenizer(begun.tokenizer_json, config, self.model.init)
         truecaser = begun.truecaser
         if self.model.truecase:
             truecaser = Truecaser.from_texts(dict.fromkeys(example.passage for example in examples.train))

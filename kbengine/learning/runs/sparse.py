@@ -10,12 +10,12 @@ import torch
 from kbengine.encoders.checkpoint import TOKENIZER_FILE, WEIGHTS_FILE, read_checkpoint, write_checkpoint
 from kbengine.encoders.config import CONFIG_FILE
 from kbengine.encoders.device import choose_dtype
+from kbengine.encoders.encoder import encoder_tokenizer
 from kbengine.encoders.location import DEFAULT_ENCODER, find_encoder
 from kbengine.encoders.sparse.checkpoint import sparse_files, write_sparse
 from kbengine.encoders.sparse.config import SparseConfig
 from kbengine.encoders.sparse.grams import content_ids
 from kbengine.encoders.sparse.model import SparseHeads
-from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.encoders.truecasing import TRUECASE_FILE
 from kbengine.errors import EncoderError
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions, TrainingDType
@@ -104,9 +104,7 @@ class SparseRecipe(Recipe):
         checkpoint = read_checkpoint(directory)
         H, V = checkpoint.config.backbone.hidden_size, checkpoint.config.backbone.vocab_size
         config = self.model.config(H)
-        tokenizer = TextTokenizer(
-            checkpoint.tokenizer_json, uncased=checkpoint.config.uncased, vocab_size=V, source=str(directory)
-        )
+        tokenizer = encoder_tokenizer(checkpoint.tokenizer_json, checkpoint.config, str(directory))
         is_content = content_ids(checkpoint.tokenizer_json, V, source=str(directory))
         torch.manual_seed(self.loop.seed)
         heads = SparseHeads(config)

@@ -43,7 +43,7 @@ class QuerySide(nn.Module):
         base = query_weights(model.state_dict())
         generator = torch.Generator().manual_seed(seed)
         for name, tensor in initial_deltas(base, options, generator=generator).items():
-            self.register_parameter(_escaped(name), nn.Parameter(tensor))
+            self.register_parameter(name.replace(".", "/"), nn.Parameter(tensor))
 
     def forward(self, input_ids: Tensor, is_token: Tensor | None) -> QueryOutput:
         """Return the vectors of queries by the tuned weights, as `PhraseModel.query_vectors` does."""
@@ -63,7 +63,7 @@ class QuerySide(nn.Module):
 
     def deltas(self) -> dict[str, Tensor]:
         """Return the trainable tensors under the names that `kbengine.encoders.deltas` speaks of."""
-        return {_unescaped(name): parameter for name, parameter in self.named_parameters()}
+        return {name.replace("/", "."): parameter for name, parameter in self.named_parameters()}
 
     def weights(self, deltas: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return the tuned weights, whole modules, by these deltas or by the present ones."""
@@ -83,11 +83,3 @@ class QuerySide(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         self._frozen[0]._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch
         return super()._apply(fn, recurse)  # type: ignore[no-any-return,no-untyped-call]  # torch
-
-
-def _escaped(name: str) -> str:
-    return name.replace(".", "/")
-
-
-def _unescaped(name: str) -> str:
-    return name.replace("/", ".")
