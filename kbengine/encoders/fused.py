@@ -68,7 +68,7 @@ class _FusedLayer:
 
 
 def can_prepack(dtype: torch.dtype) -> bool:
-    """Whether this torch can run a linear layer over weights in oneDNN's layout, in this dtype, and gets it right."""
+    """Tell whether this torch runs a linear layer over weights in oneDNN's layout, in this dtype, and gets it right."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch
         return False
     generator = torch.Generator().manual_seed(0)
