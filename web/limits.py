@@ -13,6 +13,8 @@ TEXT_CHARS = 16_000
 """Each text of a query: question, subject, relation, context, turn."""
 FILTER_CHARS = MAX_FILTER_CHARS
 """A filter over the fields of documents."""
+ADDRESS_FILTER_CHARS = 500
+"""A filter in an address, encoded up to twelve times as long: servers take some thousand bytes."""
 TURNS = 64
 """Turns of a dialogue."""
 SPANS = 64

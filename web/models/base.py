@@ -41,7 +41,10 @@ Title = Annotated[str, StringConstraints(max_length=limits.TITLE_CHARS, pattern=
 """A title; it may be empty."""
 
 Filter = Annotated[str, StringConstraints(max_length=limits.FILTER_CHARS)]
-"""An expression over the fields of documents; see docs/filters.md."""
+"""An expression over the fields of documents; see docs/how-to/filter.md."""
+
+AddressFilter = Annotated[str, StringConstraints(max_length=limits.ADDRESS_FILTER_CHARS)]
+"""A filter in an address, which servers read up to some thousand bytes."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ALIAS_CHARS, pattern=_NAME)]
 """Another name of a document: not blank, no control characters."""

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, JsonValue, RootModel
 
 from web import limits
 from web.models.answers import PassageBody
-from web.models.base import Body, DocumentId, Filter, Name, StoredText, Title
+from web.models.base import AddressFilter, Body, DocumentId, Name, StoredText, Title
 
 
 class NewDocument(Body):
@@ -105,7 +105,7 @@ class ListQuery(Body):
     model_config = ConfigDict(strict=False)
 
     q: str = Field("", max_length=limits.WORDS_CHARS, description="Words to look for; best matches first.")
-    where: Filter = Field("", description="A filter over the documents' fields, such as `source = 'manual'`.")
+    where: AddressFilter = Field("", description="A filter over the documents' fields, such as `source = 'manual'`.")
     limit: int = Field(50, ge=1, le=limits.PAGE_ITEMS)
     page_token: str = Field("", max_length=limits.TOKEN_CHARS, description="Of the page before; empty for the first.")
 

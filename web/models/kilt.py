@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from adapters.kilt.predicting import MIN_PAGES
 from kbengine.search.query import Effort
 from web import limits
-from web.models.base import Body, Filter
+from web.models.base import AddressFilter, Body
 
 
 class KiltQuery(Body):
@@ -17,7 +17,7 @@ class KiltQuery(Body):
 
     pages: int = Field(10, ge=MIN_PAGES, le=limits.K, description="Distinct pages a record.")
     effort: Effort = Field("normal", description="How many candidates are looked at.")
-    where: Filter | None = Field(None, description="Search only documents whose fields pass this.")
+    where: AddressFilter | None = Field(None, description="Search only documents whose fields pass this.")
     threshold: float = Field(
         0.0, ge=0, le=1, allow_inf_nan=False, description="Answers less probable than this are left blank."
     )
