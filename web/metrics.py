@@ -26,7 +26,7 @@ _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class Metrics:
-    """The meters of one app, in a registry of their own."""
+    """The metrics of one app, in a registry of their own."""
 
     def __init__(self, engine: Engine) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
@@ -79,7 +79,7 @@ class Metrics:
             self._stage.labels(stage).observe(milliseconds / 1e3)
 
     def exposition(self) -> bytes:
-        """Return all meters in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 

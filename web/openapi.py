@@ -41,7 +41,7 @@ _TAGS = {
     "Documents": "What it is made of.",
     "Aliases": "Other names of documents.",
     "Knowledge base": "What it holds, and whether it is intact.",
-    "Operation": "Health, meters, and what problems mean.",
+    "Operation": "Health, metrics, and what problems mean.",
 }
 _LINES = {"type": "string", "minLength": 1, "description": "JSON lines: one object a line."}
 _PATH_PARAMETERS: dict[str, dict[str, Any]] = {

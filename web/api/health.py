@@ -61,7 +61,7 @@ def readyz() -> Response:
 @health.doc(responses=METERS)
 @access("read")
 def metrics() -> Response:
-    """Show the meters."""
+    """Show the metrics."""
     return Response(current_service().metrics.exposition(), content_type=meters.MEDIA_TYPE)
 
 
