@@ -34,24 +34,6 @@ def judgements(n: int, seed: int = 1) -> list[Judgement]:
     return found
 
 
-def test_questions_without_an_answer_are_told_from_others() -> None:
-    """Where they are among the records; a few right answers are lost to that, and the rest is fitted on the others."""
-    place = FEATURES.index("above")
-    records = []
-    for i, each in enumerate(judgements(400)):
-        features = each.features.copy()
-        features[:, place] += 4.0 * (i % 2)
-        is_right = each.is_right & (i % 2 == 1)
-        records.append(Judgement(features, is_right, 0.5, has_gold=i % 2 == 1))
-    fit = fit_confidence(records, ThresholdRule("none"))
-    assert fit.threshold is None
-    assert fit.answerable_threshold is not None
-    figures = fit.report["answerable"]
-    assert figures["refused_unanswerable"] > 0.8
-    assert 0.03 <= figures["refused_answerable"] <= 0.06
-    assert fit_confidence(judgements(60), ThresholdRule("none")).answerable_threshold is None
-
-
 def test_too_few_records_are_refused() -> None:
     """The message says how many are wanted."""
     with pytest.raises(CalibrationError, match=r"10 records .* wanted 30 or more"):

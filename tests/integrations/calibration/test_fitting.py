@@ -43,3 +43,21 @@ def test_other_answers_that_are_never_right_get_a_small_probability() -> None:
     never = [Judgement(each.features, each.is_right & [True, False, False], 0.5) for each in judgements(60)]
     fit = fit_confidence(never, ThresholdRule())
     assert 0 < fit.confidence.probabilities(np.zeros((2, len(FEATURES))))[1] < 0.02
+
+
+def test_questions_without_an_answer_are_told_from_others() -> None:
+    """Where they are among the records; a few right answers are lost to that, and the rest is fitted on the others."""
+    place = FEATURES.index("above")
+    records = []
+    for i, each in enumerate(judgements(400)):
+        features = each.features.copy()
+        features[:, place] += 4.0 * (i % 2)
+        is_right = each.is_right & (i % 2 == 1)
+        records.append(Judgement(features, is_right, 0.5, has_gold=i % 2 == 1))
+    fit = fit_confidence(records, ThresholdRule("none"))
+    assert fit.threshold is None
+    assert fit.answerable_threshold is not None
+    figures = fit.report["answerable"]
+    assert figures["refused_unanswerable"] > 0.8
+    assert 0.03 <= figures["refused_answerable"] <= 0.06
+    assert fit_confidence(judgements(60), ThresholdRule("none")).answerable_threshold is None

@@ -221,12 +221,16 @@ def test_no_examples_is_an_error(tmp_path):
 
 def test_an_interrupt_is_noticed_once_and_the_second_one_stops_at_once():
     """The first SIGINT sets a flag, the second one raises as usual."""
-    with stop_on_interrupt() as stop:
-        assert not stop()
-        os.kill(os.getpid(), signal.SIGINT)
-        assert stop()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background ignores it
+    try:
+        with stop_on_interrupt() as stop:
+            assert not stop()
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def test_every_example_is_in_one_batch_of_one_process():
