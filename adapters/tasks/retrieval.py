@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -40,7 +41,12 @@ class Retrieved:
 
     def features(self, round_number: int = 0) -> Float64:
         """Return the features of the answers that a round of the search ended with, float64 (n, features)."""
-        return features_of(self.query, self.query.unit, self.groups[: self.round_ends[round_number]], self.aliased)
+        return self._features[round_number]
+
+    @functools.cached_property
+    def _features(self) -> list[Float64]:
+        """Return the features of each round: probabilities and the question's own chance are made of the same."""
+        return [features_of(self.query, self.query.unit, self.groups[:end], self.aliased) for end in self.round_ends]
 
     def probabilities(self, confidence: Confidence) -> list[float]:
         """Return how likely each answer is right; those of the first round whatever a further round found."""
