@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 
 from kbengine.encoders.config import QueryLimits
-from kbengine.learning.reading.checkpoint import write_reader
-from kbengine.learning.reading.config import ReaderConfig
-from kbengine.learning.reading.model import CrossEncoder, build_cross_encoder
+from kbengine.reading.checkpoint import write_reader
+from kbengine.reading.config import ReaderConfig
+from kbengine.reading.model import CrossEncoder, build_cross_encoder
 from tests.tiny_encoder import tiny_config, tiny_tokenizer_json
 
 

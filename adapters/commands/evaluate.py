@@ -67,8 +67,8 @@ def pipeline(
     """
     from adapters.kilt.pipeline import PipelineOptions, run_pipeline
     from kbengine.knowledge_base import KnowledgeBase
-    from kbengine.learning.reading.reader import Reader
     from kbengine.progress import progress_for_terminal
+    from kbengine.reading.reader import Reader
 
     options = PipelineOptions(**given)
     model = Reader.load(reader_path, device=device, dtype=dtype)

@@ -32,7 +32,7 @@ from kbengine.search.query import MAX_K, Query, Weights
 
 if TYPE_CHECKING:
     from kbengine.knowledge_base import KnowledgeBase
-    from kbengine.learning.reading.reader import Reader, Reading
+    from kbengine.reading.reader import Reader, Reading
     from kbengine.search.results import Hit
 
 BM25 = Weights(phrase=0.0, passage=0.0, lexical=1.0)

@@ -1,7 +1,7 @@
 """Wikidata property ids and the English names of the relations that users meet.
 
-`relations.tsv` holds id, name and aliases. The name is the property's label around 2018, which is what T-REx, zsRE,
-DocRED and FewRel use and encoders were trained on; a later label is an alias.
+`relations.tsv` holds id, name, aliases and description. The name is the property's label around 2018, which is what
+T-REx, zsRE, DocRED and FewRel use and encoders were trained on; a later label is an alias.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _PROPERTY_ID = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One Wikidata property: `P19`, its English name and other names for it."""
+    """One Wikidata property: `P19`, its English name, other names for it, and what it says; "" where not known."""
 
     id: str
     name: str
     aliases: tuple[str, ...] = ()
+    description: str = ""
 
 
 class RelationTable:
@@ -45,7 +46,7 @@ class RelationTable:
         """Return the table that ships with kbengine, read from its file."""
         text = importlib.resources.files("adapters").joinpath("relations.tsv").read_text(encoding="utf-8")
         rows = (line.split("\t") for line in text.split("\n")[1:] if line)
-        return cls(Relation(id, name, tuple(aliases.split("|")) if aliases else ()) for id, name, aliases in rows)
+        return cls(Relation(id, name, tuple(filter(None, other.split("|"))), said) for id, name, other, said in rows)
 
     def __iter__(self) -> Iterator[Relation]:
         return iter(self._by_id.values())

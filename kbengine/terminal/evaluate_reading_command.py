@@ -72,8 +72,8 @@ def reading(
     from kbengine.encoders.encoder import Encoder
     from kbengine.learning.data.reading import DataOptions, read_training_files
     from kbengine.learning.reading.evaluation import ReadingOptions, evaluate_reading
-    from kbengine.learning.reading.reader import Reader
     from kbengine.progress import progress_for_terminal
+    from kbengine.reading.reader import Reader
 
     if encoder is None and reader_path is None:
         encoder = "minilm-phrase"

@@ -14,7 +14,7 @@ from kbengine.encoders.encoder import Encoder, PassageText
 from kbengine.errors import InvalidOptionError
 from kbengine.inputs import Question, Slot
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.learning.reading.reader import Reader, Reading
+from kbengine.reading.reader import Reader, Reading
 from kbengine.span import Span
 from tests.adapters.fake_knowledge_base import PASSAGE, UNASKABLE, UNKNOWN, FakeKnowledgeBase
 from tests.kbengine.small_kb import build_small_kb

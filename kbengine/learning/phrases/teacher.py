@@ -28,7 +28,7 @@ _LARGEST = 6e4
 
 
 class PassageReader(Protocol):
-    """What a teacher must do; `kbengine.learning.reading.reader.Reader` does."""
+    """What a teacher must do; `kbengine.reading.reader.Reader` does."""
 
     @property
     def fingerprint(self) -> str:

@@ -92,7 +92,7 @@ def _round_trip(options: QuestionsOptions) -> tuple[Keep | None, str | None]:
     """Return the filter and the fingerprint of its reader, or two times nothing."""
     if options.reader is None:
         return None, None
-    from kbengine.learning.reading.reader import Reader
+    from kbengine.reading.reader import Reader
 
     reader = Reader.load(options.reader, device=options.device)
 

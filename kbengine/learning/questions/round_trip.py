@@ -12,7 +12,7 @@ from kbengine.learning.questions.generated import GeneratedQuestion
 from kbengine.learning.reading.answer_scores import exact_match, f1_score
 
 if TYPE_CHECKING:
-    from kbengine.learning.reading.reader import Reader
+    from kbengine.reading.reader import Reader
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from kbengine.span import Span
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder, PassageText
-    from kbengine.learning.reading.reader import Reader
     from kbengine.learning.reading.small_corpus import FoundPhrase
+    from kbengine.reading.reader import Reader
 
 Setting = Literal["gold passage", "small corpus", "reader"]
 

@@ -14,10 +14,11 @@ from kbengine.encoders.config import QueryLimits
 from kbengine.encoders.location import find_encoder
 from kbengine.encoders.pretrained import PretrainedBert, read_pretrained
 from kbengine.learning.loop.options import require
-from kbengine.learning.reading.checkpoint import is_reader, read_reader
-from kbengine.learning.reading.config import ReaderConfig
-from kbengine.learning.reading.model import CrossEncoder, build_cross_encoder
+from kbengine.reading.checkpoint import is_reader, read_reader
+from kbengine.reading.config import ReaderConfig
+from kbengine.reading.model import CrossEncoder, build_cross_encoder
 
+_HEADS = ("qa_outputs.", "relevance_output.")
 DEFAULT_QUERY_LIMITS = QueryLimits(question=64, slot_filling=64, entity_linking=128, dialogue=128)
 
 
@@ -86,6 +87,6 @@ def _with_new_head(bert: PretrainedBert, options: ReaderModelOptions, seed: int)
     with torch.random.fork_rng(devices=[]):  # the caller's generator is not moved
         torch.manual_seed(seed)
         model = build_cross_encoder(config, dropout=options.dropout)
-    head = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("qa_outputs.")}
+    head = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(_HEADS)}
     model.load_state_dict({**{name: tensor.clone() for name, tensor in bert.weights.items()}, **head}, strict=True)
     return InitialReader(model, bert.tokenizer_json)

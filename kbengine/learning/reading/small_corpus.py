@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.build.filtering import FilterOptions, kept_tokens, resolve_threshold
-from kbengine.learning.reading.spans import TokenSpan, best_span
+from kbengine.reading.spans import TokenSpan, best_span
 from kbengine.span import Span
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
 """Training the cross-encoder reader: which passages it sees with a query, and what their logits should be.
 
 Every answerable example is seen with a window of its passage that holds an answer. With some probability the query is
-also seen with text that does not answer it: another window of the same passage, a mined negative, or another page's
+also seen with texts that do not answer it: another window of the same passage, mined negatives, or another page's
 passage. There, and for unanswerable questions, [CLS] is the target, so that the margin over "no answer" compares
-passages: the reader that ranks BM25's passages needs that.
+passages: the reader that ranks BM25's passages needs that. The relevance of the gold passage competes with that of the
+others (a listwise softmax, as in dense retrieval); of mentions and dialogues it is all that is learned.
 """
 
 from __future__ import annotations
@@ -22,22 +23,27 @@ from torch import Tensor
 from kbengine.encoders.encoder import PassageText
 from kbengine.encoders.tokenization import TextTokens, token_span
 from kbengine.errors import TrainingDataError
+from kbengine.inputs import Dialogue, Mention
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.loop.batch import OnDevice
 from kbengine.learning.loop.options import require, require_count
+from kbengine.learning.loop.order import grouped_order
 from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Evaluation, LossTerms, Position, TrainingTask
 from kbengine.learning.reading.evaluation import question_of, read_by_reader
-from kbengine.learning.reading.inputs import ReaderInput, padded, reader_inputs
-from kbengine.learning.reading.model import CrossEncoder
-from kbengine.learning.reading.reader import Reader, reader_tokenizer
 from kbengine.learning.reading.scores import score_guesses
+from kbengine.reading.inputs import ReaderInput, padded, reader_inputs
+from kbengine.reading.model import CrossEncoder
+from kbengine.reading.reader import Reader, reader_tokenizer
 from kbengine.span import Span
 
 T = TypeVar("T")
 
 _TRIES = 8
 """Random passages looked at for one that does not hold the answer."""
+_CHARS_PER_GROUP = 100
+_SIDE_BY_SIDE = 16
+"""Examples of about one length that are seen side by side, so that little of a batch is padding."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class ReaderTrainingOptions:
 
     Attributes:
         negative_fraction: Probability that an answerable query is also seen with text that does not answer it.
+        n_negatives: With how many such texts at most; more than one only of mined ones.
         untitled_fraction: Probability that a passage is read without its title: a reader that is only used to titles
             reads worse where there are none.
         max_dev_examples: Development examples read at each evaluation, evenly spread; None: all.
@@ -53,6 +60,7 @@ class ReaderTrainingOptions:
     """
 
     negative_fraction: float = 0.5
+    n_negatives: int = 1
     untitled_fraction: float = 0.2
     max_dev_examples: int | None = 1000
     seed: int = 0
@@ -62,6 +70,7 @@ class ReaderTrainingOptions:
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a share from 0 to 1")
         if self.max_dev_examples is not None:
             require_count("max_dev_examples", self.max_dev_examples)
+        require_count("n_negatives", self.n_negatives)
         require_count("seed", self.seed, least=0)
 
 
@@ -76,6 +85,9 @@ class ReaderBatch(OnDevice):
         is_candidate: bool (B, T), where an answer may begin or end: [CLS] and the passage.
         is_start: bool (B, T), where one does begin; only [CLS] when the text does not answer.
         is_end: bool (B, T), likewise.
+        is_read: bool (B,), where a span is wanted, or that there is none; not where only relevance is.
+        group: int64 (B,), the same for the texts that one query is seen with.
+        is_gold: bool (B,), which of a group's texts is the right one, at most one each.
     """
 
     input_ids: Tensor
@@ -84,6 +96,19 @@ class ReaderBatch(OnDevice):
     is_candidate: Tensor
     is_start: Tensor
     is_end: Tensor
+    is_read: Tensor
+    group: Tensor
+    is_gold: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One text that a query is seen with: the input, the answers that are right in it, and what it is there for."""
+
+    input: ReaderInput
+    spans: Sequence[Span]
+    is_read: bool
+    is_gold: bool
 
 
 def marginal_loss(logits: Tensor, is_candidate: Tensor, is_right: Tensor) -> Tensor:
@@ -100,6 +125,23 @@ def marginal_loss(logits: Tensor, is_candidate: Tensor, is_right: Tensor) -> Ten
     return (total - right).mean()
 
 
+def relevance_loss(relevance: Tensor, group: Tensor, is_gold: Tensor) -> Tensor:
+    """Return minus the log of the gold texts' share among those of their group, the mean over groups with others.
+
+    Args:
+        relevance: float (B,).
+        group: int64 (B,), the group of each text.
+        is_gold: bool (B,), at most one text a group; groups without one are left out.
+    """
+    relevance = relevance.float()
+    same = group[is_gold, None] == group  # (G, B)
+    counts = same.sum(dim=1) > 1
+    if not bool(counts.any()):
+        return relevance.sum() * 0.0
+    total = relevance.expand(len(same), -1).masked_fill(~same, -torch.inf).logsumexp(dim=1)
+    return (total - relevance[is_gold])[counts].mean()
+
+
 class ReaderTask(TrainingTask[ReaderBatch]):
     """A cross-encoder with its examples, for `kbengine.learning.loop.loop.train`."""
 
@@ -114,36 +156,49 @@ class ReaderTask(TrainingTask[ReaderBatch]):
         *,
         options: ReaderTrainingOptions | None = None,
     ) -> None:
-        """Take the examples that have an answer span or say that there is none; `n_left_out` counts the others.
+        """Take mentions, dialogues and what has an answer span or says that there is none; `n_left_out`: the others.
 
         Raises:
             TrainingDataError: no example is left.
         """
-        self._examples = [example for example in examples if example.answers or not example.answerable]
+        self._examples = [example for example in examples if _is_usable(example)]
         self.n_left_out = len(examples) - len(self._examples)
         if not self._examples:
             raise TrainingDataError(f"none of {len(examples)} examples has an answer span; give reading comprehension")
         super().__init__(model, len(self._examples))
-        self._dev = _spread([e for e in dev if e.answers or not e.answerable], options)
+        self._dev = _spread([e for e in dev if not _is_ranked(e) and _is_usable(e)], options)
         self._options = options or ReaderTrainingOptions()
         self._config = model.config
         self._tokenizer_json = tokenizer_json
+        n_chars = [len(each.passage) + len(repr(each.query)) for each in self._examples]
+        # Longer inputs are cut to one length; about four characters make a token.
+        most = self._config.max_tokens * 4 // _CHARS_PER_GROUP
+        self._lengths = np.minimum(np.array(n_chars, dtype=np.int64) // _CHARS_PER_GROUP, most)
         self._tokenizer = reader_tokenizer(tokenizer_json, model.config, "the initial model")
 
     def collate(self, indices: Sequence[int], *, epoch: int) -> ReaderBatch:
         """Return the batch of these examples: one input each, and those of the negatives drawn for this epoch."""
-        chosen = [each for i in indices for each in self._draw(self._examples[i], self._rng(epoch, i))]
-        if not chosen:  # answers without a visible character, all of them: the loop needs a batch all the same
-            chosen = [(self._inputs(self._examples[indices[0]], "", "")[0], [])]
-        return self._batch(chosen)
+        groups = [self._draw(self._examples[i], self._rng(epoch, i)) for i in indices]
+        if not any(groups):  # answers without a visible character, all of them: the loop needs a batch all the same
+            groups = [[_Seen(self._inputs(self._examples[indices[0]], "", "")[0], (), is_read=True, is_gold=False)]]
+        return self._batch(groups)
+
+    def order(self, *, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Return an epoch's order, inputs of about one length side by side."""
+        return grouped_order(self._lengths, _SIDE_BY_SIDE, seed=seed, epoch=epoch)
 
     def losses(self, batch: ReaderBatch, position: Position, processes: Processes) -> LossTerms:  # noqa: ARG002
-        """Return the mean of the start and the end loss."""
+        """Return the mean of the start and the end loss, and the loss of relevance."""
         batch = batch.to(processes.device)
-        logits = self.model(batch.input_ids, batch.token_types, batch.is_token)  # (B, T, 2)
-        start = marginal_loss(logits[..., 0], batch.is_candidate, batch.is_start)
-        end = marginal_loss(logits[..., 1], batch.is_candidate, batch.is_end)
-        return LossTerms((start + end) / 2, {"start": start, "end": end})
+        output = self.model(batch.input_ids, batch.token_types, batch.is_token)
+        relevance = relevance_loss(output.relevance, batch.group, batch.is_gold)
+        read = batch.is_read
+        if not bool(read.any()):
+            return LossTerms(relevance, {"relevance": relevance})
+        candidate, logits = batch.is_candidate[read], output.logits[read]  # (R, T), (R, T, 2)
+        start = marginal_loss(logits[..., 0], candidate, batch.is_start[read])
+        end = marginal_loss(logits[..., 1], candidate, batch.is_end[read])
+        return LossTerms((start + end) / 2 + relevance, {"start": start, "end": end, "relevance": relevance})
 
     def evaluate(self, processes: Processes) -> Evaluation | None:
         """Return F1 on the development examples, each read in its own passage; every process reads its share."""
@@ -170,55 +225,68 @@ class ReaderTask(TrainingTask[ReaderBatch]):
     def _rng(self, epoch: int, i: int) -> np.random.Generator:
         return np.random.default_rng((self._options.seed, epoch, i))
 
-    def _draw(self, example: TrainingExample, rng: np.random.Generator) -> list[tuple[ReaderInput, list[Span]]]:
-        """Return what the model sees of an example in one epoch: inputs with the answers that are right in them."""
+    def _draw(self, example: TrainingExample, rng: np.random.Generator) -> list[_Seen]:
+        """Return what the model sees of an example in one epoch, the gold text first."""
         title = example.title if rng.random() >= self._options.untitled_fraction else ""
+        is_read = not _is_ranked(example)
         if not example.answerable:
-            return [(_one(self._inputs(example, title, example.passage), rng), [])]
-        spans = list(example.answers)
-        negative: ReaderInput | None = None
+            return [_Seen(_one(self._inputs(example, title, example.passage), rng), (), is_read, is_gold=False)]
+        others: list[ReaderInput] = []
         if rng.random() < self._options.negative_fraction:
-            negative, has_title = self._negative(example, rng, titled=bool(title))
-            # A mined passage comes without its title; with one on the right passage alone, the title would tell.
+            others, has_title = self._negatives(example, rng, titled=bool(title))
+            # A mined passage may come without its title; with one on the right passage alone, the title would tell.
             title = title if has_title else ""
         inputs = self._inputs(example, title, example.passage)
-        places = _places(inputs[0].tokens, spans)
-        right = [each for each in inputs if any(_holds(each, place) for place in places)]
-        # An answer longer than a window, or of no visible character, leaves nothing to point at.
-        drawn = [(_one(right, rng), spans)] if right else []
-        return drawn if negative is None else [*drawn, (negative, [])]
+        if is_read:
+            places = _places(inputs[0].tokens, example.answers)
+            inputs = [each for each in inputs if any(_holds(each, place) for place in places)]
+            # An answer longer than a window, or of no visible character, leaves nothing to point at.
+            gold = [_Seen(_one(inputs, rng), example.answers, is_read, is_gold=True)] if inputs else []
+        else:
+            gold = [_Seen(inputs[0], (), is_read, is_gold=True)]
+        return [*gold, *(_Seen(other, (), is_read, is_gold=False) for other in others)]
 
-    def _negative(
+    def _negatives(
         self, example: TrainingExample, rng: np.random.Generator, *, titled: bool
-    ) -> tuple[ReaderInput | None, bool]:
-        """Return an input whose text does not answer the query (None: none found), and whether it has its title."""
+    ) -> tuple[list[ReaderInput], bool]:
+        """Return inputs whose text does not answer the query, as far as found, and whether they have their titles."""
         inputs = self._inputs(example, example.title if titled else "", example.passage)
         places = _places(inputs[0].tokens, example.answers)
         wrong = [each for each in inputs if not any(_touches(each, place) for place in places)]
-        kinds = ["window"] * bool(wrong) + ["mined"] * bool(example.negatives) + ["other"]
+        can_move = bool(wrong) and not _is_ranked(example)
+        # Mined ones are what the reader will meet: they are drawn twice as often.
+        kinds = ["window"] * can_move + ["mined"] * (2 if example.negatives else 0) + ["other"]
         kind = kinds[int(rng.integers(len(kinds)))]
         if kind == "window":
-            return _one(wrong, rng), True
+            return [_one(wrong, rng)], True
         if kind == "mined":
-            return _one(self._inputs(example, "", _one(example.negatives, rng)), rng), False
+            n = min(self._options.n_negatives, len(example.negatives))
+            chosen = rng.choice(len(example.negatives), size=n, replace=False).tolist()
+            has_titles = bool(example.negative_titles)
+            titles = [example.negative_titles[i] if has_titles and titled else "" for i in chosen]
+            return [
+                _one(self._inputs(example, each, example.negatives[i]), rng)
+                for i, each in zip(chosen, titles, strict=True)
+            ], has_titles
         answers = [answer.casefold() for answer in example.answer_texts]
         for _ in range(_TRIES):
             other = _one(self._examples, rng)
             text = other.passage.casefold()
             if other.title != example.title and not any(answer in text for answer in answers):
-                inputs = self._inputs(example, other.title if titled else "", other.passage)
-                return _one(inputs, rng), True
-        return None, True
+                return [_one(self._inputs(example, other.title if titled else "", other.passage), rng)], True
+        return [], True
 
     def _inputs(self, example: TrainingExample, title: str, passage: str) -> list[ReaderInput]:
         return reader_inputs(
             [example.query], [PassageText(title, passage)], self._tokenizer, self._config, truncate=True
         )
 
-    def _batch(self, chosen: Sequence[tuple[ReaderInput, list[Span]]]) -> ReaderBatch:
-        arrays = padded([each for each, _ in chosen], self._tokenizer, self._config)
+    def _batch(self, groups: Sequence[Sequence[_Seen]]) -> ReaderBatch:
+        chosen = [seen for group in groups for seen in group]
+        arrays = padded([seen.input for seen in chosen], self._tokenizer, self._config)
         candidate, start, end = (np.zeros(arrays.ids.shape, dtype=np.bool_) for _ in range(3))
-        for row, (each, spans) in enumerate(chosen):
+        for row, seen in enumerate(chosen):
+            each, spans = seen.input, seen.spans
             begin = len(each.head)
             candidate[row, 0] = True
             candidate[row, begin : each.n_tokens - 1] = True
@@ -234,7 +302,19 @@ class ReaderTask(TrainingTask[ReaderBatch]):
             torch.from_numpy(candidate),
             torch.from_numpy(start),
             torch.from_numpy(end),
+            torch.tensor([seen.is_read for seen in chosen]),
+            torch.tensor([number for number, group in enumerate(groups) for _ in group]),
+            torch.tensor([seen.is_gold for seen in chosen]),
         )
+
+
+def _is_ranked(example: TrainingExample) -> bool:
+    """Return whether only passages are ranked: a mention and a dialogue are answered by a page."""
+    return isinstance(example.query, Mention | Dialogue)
+
+
+def _is_usable(example: TrainingExample) -> bool:
+    return bool(example.answers) or not example.answerable or _is_ranked(example)
 
 
 def _one(values: Sequence[T], rng: np.random.Generator) -> T:

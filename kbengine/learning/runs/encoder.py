@@ -19,10 +19,10 @@ from kbengine.learning.phrases.initial import InitialModel, ModelOptions, initia
 from kbengine.learning.phrases.phrase_task import LossOptions, PhraseTask
 from kbengine.learning.phrases.prepared import prepare
 from kbengine.learning.phrases.teacher import PassageReader, teacher_logits
-from kbengine.learning.reading.reader import Reader
 from kbengine.learning.runs.examples import Examples
 from kbengine.learning.runs.run import Prepared, Recipe
 from kbengine.progress import ProgressSink
+from kbengine.reading.reader import Reader
 
 TEACHER_FOLDER = "teacher"
 

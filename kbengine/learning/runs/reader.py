@@ -9,13 +9,13 @@ from typing import ClassVar
 from kbengine.errors import InvalidOptionError
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions, require
 from kbengine.learning.loop.processes import Processes
-from kbengine.learning.reading.checkpoint import READER_DTYPES, ReaderDType
 from kbengine.learning.reading.initial import ReaderModelOptions, initial_reader
-from kbengine.learning.reading.reader import Reader
 from kbengine.learning.reading.training import ReaderTask, ReaderTrainingOptions
 from kbengine.learning.runs.examples import Examples
 from kbengine.learning.runs.run import Prepared, Recipe
 from kbengine.progress import ProgressSink
+from kbengine.reading.checkpoint import READER_DTYPES, ReaderDType
+from kbengine.reading.reader import Reader
 
 
 @dataclass(frozen=True)

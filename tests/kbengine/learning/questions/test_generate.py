@@ -15,7 +15,7 @@ from kbengine.learning.questions.answers import Answer, AnswerOptions
 from kbengine.learning.questions.cloze import ClozeOptions, ClozeSource
 from kbengine.learning.questions.generate import GenerateOptions, Seq2SeqSource, generator_input
 from kbengine.learning.questions.round_trip import RoundTripOptions, passes_round_trip
-from kbengine.learning.reading.reader import Reader
+from kbengine.reading.reader import Reader
 from kbengine.span import Span
 from tests.kbengine.learning.questions.pages import EMPTY, HARROW, SELLA
 from tests.tiny_reader import write_tiny_reader

@@ -16,14 +16,14 @@ from kbengine.errors import EncoderError, InvalidOptionError, TrainingDataError
 from kbengine.inputs import Question
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
-from kbengine.learning.reading.checkpoint import read_reader
 from kbengine.learning.reading.initial import ReaderModelOptions, initial_reader
-from kbengine.learning.reading.reader import Reader
 from kbengine.learning.reading.training import ReaderTrainingOptions
 from kbengine.learning.runs.data_section import DataSection
 from kbengine.learning.runs.examples import Examples
 from kbengine.learning.runs.reader import ReaderRecipe
 from kbengine.learning.runs.run import train_model
+from kbengine.reading.checkpoint import read_reader
+from kbengine.reading.reader import Reader
 from kbengine.terminal.train_command import train as train_command
 from tests.tiny_encoder import tiny_config, tiny_model, tiny_tokenizer_json, write_tiny_encoder
 from tests.tiny_reader import write_tiny_reader

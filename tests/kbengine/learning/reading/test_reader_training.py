@@ -11,19 +11,21 @@ import torch
 
 from kbengine.encoders.tokenization import TextTokens, token_span
 from kbengine.errors import InvalidOptionError, TrainingDataError
+from kbengine.inputs import Mention
 from kbengine.learning.loop.loop import train
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
 from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Position
 from kbengine.learning.reading.evaluation import evaluate_reading
-from kbengine.learning.reading.model import build_cross_encoder
-from kbengine.learning.reading.reader import Reader
 from kbengine.learning.reading.training import (
     ReaderBatch,
     ReaderTask,
     ReaderTrainingOptions,
     marginal_loss,
+    relevance_loss,
 )
+from kbengine.reading.model import build_cross_encoder
+from kbengine.reading.reader import Reader
 from kbengine.span import Span
 from tests.tiny_encoder import SENTENCES, tiny_tokenizer_json
 from tests.tiny_reader import tiny_reader_config
@@ -184,7 +186,29 @@ def test_the_loss_is_that_of_the_definition() -> None:
     assert marginal_loss(logits, candidate, right).item() == pytest.approx(by_hand, rel=1e-6)
     task = new_task(toy_examples(4, seed=1))
     terms = task.losses(task.collate([0, 1, 2, 3], epoch=0), Position(), Processes("cpu"))
-    assert terms.total.item() == pytest.approx((terms.parts["start"] + terms.parts["end"]).item() / 2)
+    span = (terms.parts["start"] + terms.parts["end"]).item() / 2
+    assert terms.total.item() == pytest.approx(span + terms.parts["relevance"].item())
+
+
+def test_relevance_competes_within_its_group() -> None:
+    """-log softmax of the gold text among its group's, by hand; a text alone and a group without gold cost nothing."""
+    relevance = torch.tensor([2.0, 1.0, 0.5, -3.0, 4.0, 7.0])
+    group = torch.tensor([0, 0, 0, 1, 2, 2])
+    is_gold = torch.tensor([False, True, False, True, False, False])
+    by_hand = -np.log(np.exp(1.0) / np.exp([2.0, 1.0, 0.5]).sum())
+    assert relevance_loss(relevance, group, is_gold).item() == pytest.approx(by_hand, rel=1e-6)
+    assert relevance_loss(relevance[3:4], group[3:4], is_gold[3:4]).item() == 0
+
+
+def test_mentions_and_dialogues_are_ranked_without_spans() -> None:
+    """Their pages are the answer: the gold one competes with the mined ones, and nothing is pointed at."""
+    mention = replace(toy_examples(1, seed=1)[0], query=Mention.from_parts("in ", "Paris", " then"), answers=())
+    mention = replace(mention, negatives=("one text", "another text"), negative_titles=("One", "Two"))
+    options = ReaderTrainingOptions(negative_fraction=1, n_negatives=2, untitled_fraction=0)
+    task = new_task([mention] * 4, options=options)
+    batch = task.collate([0, 1, 2, 3], epoch=0)
+    assert not batch.is_read.any() and int(batch.is_gold.sum()) == 4 and len(batch.group) > 4
+    assert set(task.losses(batch, Position(), Processes("cpu")).parts) == {"relevance"}
 
 
 @pytest.mark.parametrize(("span", "expected"), [((0, 2), (0, 0)), ((3, 4), (1, 1)), ((1, 8), (0, 2)), ((2, 3), None)])

@@ -11,8 +11,8 @@ from kbengine.errors import UsageError
 from kbengine.inputs import Question
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.reading.evaluation import ReadingOptions, evaluate_reading
-from kbengine.learning.reading.reader import Reader
 from kbengine.learning.reading.small_corpus import PhraseCorpus
+from kbengine.reading.reader import Reader
 from kbengine.span import Span
 from tests.tiny_encoder import SENTENCES, write_tiny_encoder
 from tests.tiny_reader import write_tiny_reader

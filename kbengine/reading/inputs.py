@@ -18,7 +18,7 @@ from kbengine.encoders.tokenization import TextTokenizer, TextTokens
 from kbengine.encoders.windows import Window, padded_rows, windows
 from kbengine.errors import UsageError
 from kbengine.inputs import TaskInput
-from kbengine.learning.reading.config import ReaderConfig
+from kbengine.reading.config import ReaderConfig
 
 Passage = str | PassageText
 """A passage alone, or with the title of its document."""

@@ -10,7 +10,7 @@ import pytest
 from kbengine.encoders.encoder import PassageText
 from kbengine.errors import EmptyQueryError, QueryTooLongError, UsageError
 from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
-from kbengine.learning.reading.reader import Reader
+from kbengine.reading.reader import Reader
 from tests.tiny_encoder import SENTENCES
 from tests.tiny_reader import write_tiny_reader
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from kbengine.errors import CorruptError, EncoderError, InvalidOptionError
-from kbengine.learning.reading.checkpoint import is_reader, read_reader, write_reader
-from kbengine.learning.reading.config import ReaderConfig
-from kbengine.learning.reading.reader import Reader
+from kbengine.reading.checkpoint import is_reader, read_reader, write_reader
+from kbengine.reading.config import ReaderConfig
+from kbengine.reading.reader import Reader
 from tests.tiny_encoder import tiny_tokenizer_json, write_tiny_encoder
 from tests.tiny_reader import tiny_cross_encoder, tiny_reader_config, write_tiny_reader
 

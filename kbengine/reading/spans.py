@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbengine.search.scoring import best_phrases
-
 Float32 = NDArray[np.float32]
 
 
@@ -21,6 +19,7 @@ class PassageLogits:
         start: float32 (T,), logit of each token as an answer's first.
         end: float32 (T,), logit of each token as an answer's last.
         no_answer: Logit, start + end of [CLS], that the passage answers nothing; of several windows the smallest.
+        relevance: How well the passage fits the query; of several windows the largest.
         starts: int32 (T,), first character of each token in the passage.
         ends: int32 (T,), the character after its last.
     """
@@ -28,6 +27,7 @@ class PassageLogits:
     start: Float32
     end: Float32
     no_answer: float
+    relevance: float
     starts: NDArray[np.int32]
     ends: NDArray[np.int32]
 
@@ -53,22 +53,44 @@ def best_span(
         max_tokens: the longest span, in tokens.
         ordinals: int64 (T,), rising: each token's place in its passage where some are left out; by default 0, 1, ….
     """
+    found = best_spans(start, end, max_tokens=max_tokens, n=1, ordinals=ordinals)
+    return found[0] if found else None
+
+
+def best_spans(
+    start: Float32, end: Float32, *, max_tokens: int, n: int, ordinals: NDArray[np.int64] | None = None
+) -> list[TokenSpan]:
+    """Return the `n` best spans, best first, those that overlap a better one left out; arguments as of `best_span`.
+
+    >>> best_spans(np.float32([0, 5, 1]), np.float32([0, 1, 4]), max_tokens=2, n=2)
+    [TokenSpan(first=1, last=2, score=9.0), TokenSpan(first=0, last=0, score=0.0)]
+    """
+    if not len(start):
+        return []
+    scores = _span_scores(start, end, max_tokens, ordinals)
+    found: list[TokenSpan] = []
+    while len(found) < n:
+        first, length = divmod(int(np.argmax(scores)), scores.shape[1])
+        best = float(scores[first, length])
+        if best == -np.inf:
+            break
+        last = first + length
+        found.append(TokenSpan(first, last, best))
+        scores[first : last + 1] = -np.inf  # spans that begin in it, and those that reach into it from before
+        for begin in range(max(0, first - scores.shape[1] + 1), first):
+            scores[begin, first - begin :] = -np.inf
+    return found
+
+
+def _span_scores(start: Float32, end: Float32, max_tokens: int, ordinals: NDArray[np.int64] | None) -> Float32:
+    """Return start + end of the spans by first token and number of further ones, float32 (T, L); -inf: no such span."""
     n = len(start)
-    if n == 0:
-        return None
-    rows = np.arange(n, dtype=np.int64)
-    best = best_phrases(
-        start,
-        end,
-        rows=rows,
-        range_stops=np.full(n, n, dtype=np.int64),
-        token_ordinals=rows if ordinals is None else ordinals,
-        passages=np.zeros(n, dtype=np.int64),
-        max_phrase_tokens=max_tokens,
-    )
-    scores = best.start + best.end
-    i = int(np.argmax(scores))
-    return TokenSpan(i, int(best.last_rows[i]), float(scores[i]))
+    places = np.arange(n, dtype=np.int64) if ordinals is None else ordinals
+    scores = np.full((n, min(max_tokens, n)), -np.inf, dtype=np.float32)
+    for step in range(scores.shape[1]):
+        fits = places[step:] - places[: n - step] < max_tokens
+        scores[: n - step, step] = np.where(fits, start[: n - step] + end[step:], -np.inf)
+    return scores
 
 
 def span_probability(logits: PassageLogits, score: float, *, max_tokens: int) -> float:

@@ -16,8 +16,8 @@ from torch import Tensor
 from kbengine.encoders.checkpoint import TOKENIZER_FILE, WEIGHTS_FILE, check_weights
 from kbengine.encoders.config import CONFIG_FILE
 from kbengine.errors import CorruptError, EncoderError, InvalidOptionError
-from kbengine.learning.reading.config import ReaderConfig
-from kbengine.learning.reading.model import CrossEncoder, empty_cross_encoder
+from kbengine.reading.config import ReaderConfig
+from kbengine.reading.model import CrossEncoder, empty_cross_encoder
 from storage.durable import check_file, write_directory
 
 CHECKSUM_FILE = "checksums.json"

@@ -1,21 +1,35 @@
-"""The cross-encoder: query and passage in one BERT input, a start and an end logit for every token."""
+"""The cross-encoder: query and passage in one BERT input, logits for every token and one score for the passage."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from kbengine.encoders.bert import BertEmbeddings, BertStack, attention_mask
 from kbengine.encoders.fused import FusedStack
-from kbengine.learning.reading.config import ReaderConfig
+from kbengine.reading.config import ReaderConfig
 
 # Usual number of tokens that go through the stack at once; only the layout of prepacked weights depends on it.
 _USUAL_ROWS = 2048
 _INITIAL_STD = 0.02
 
 
+class ReaderOutput(NamedTuple):
+    """What the cross-encoder says about a batch of inputs.
+
+    Attributes:
+        logits: float32 (B, T, 2), start and end logit of every token; those of [CLS] stand for "no answer".
+        relevance: float32 (B,), how well the passage as a whole fits the query, comparable between its passages.
+    """
+
+    logits: Tensor
+    relevance: Tensor
+
+
 class CrossEncoder(nn.Module):
-    """BERT with the two-logit head of the SQuAD models; parameters named as in Hugging Face, without `bert.`.
+    """BERT with the two-logit head of the SQuAD models and one score from [CLS]; names as in Hugging Face, no `bert.`.
 
     The logits of [CLS] stand for "no answer", as in BERT's SQuAD 2.0 setting.
     """
@@ -26,9 +40,10 @@ class CrossEncoder(nn.Module):
         self.embeddings = BertEmbeddings(config.backbone, dropout=dropout)
         self.encoder: BertStack | FusedStack = BertStack(config.backbone, dropout=dropout)
         self.qa_outputs = nn.Linear(config.backbone.hidden_size, 2)
+        self.relevance_output = nn.Linear(config.backbone.hidden_size, 1)
 
-    def forward(self, input_ids: Tensor, token_types: Tensor, is_token: Tensor | None) -> Tensor:
-        """Return start and end logits of every token, float32 (B, T, 2).
+    def forward(self, input_ids: Tensor, token_types: Tensor, is_token: Tensor | None) -> ReaderOutput:
+        """Return the logits of every token and the relevance of each passage.
 
         Args:
             input_ids: int64 (B, T), padded with any id.
@@ -37,8 +52,9 @@ class CrossEncoder(nn.Module):
         """
         embedded = self.embeddings(input_ids, token_types)  # (B, T, H)
         states = self.encoder(embedded, attention_mask(is_token))  # (B, T, H)
-        logits: Tensor = self.qa_outputs(states.to(self.qa_outputs.weight.dtype))
-        return logits.float()  # (B, T, 2)
+        states = states.to(self.qa_outputs.weight.dtype)
+        relevance = self.relevance_output(states[:, 0]).squeeze(1)  # (B,)
+        return ReaderOutput(self.qa_outputs(states).float(), relevance.float())
 
     def prepare_inference(self, device: torch.device, dtype: torch.dtype) -> CrossEncoder:
         """Return this very model, for inference only from now on: in evaluation mode, on the device, layers fused."""

