@@ -1,7 +1,9 @@
 """Wikidata property ids and the English names of the relations that users meet.
 
-`relations.tsv` holds id, name, aliases and description. The name is the property's label around 2018, which is what
-T-REx, zsRE, DocRED and FewRel use and encoders were trained on; a later label is an alias.
+`relations.tsv` holds id, name, aliases, description and question form. The name is the property's label around 2018,
+which is what T-REx, zsRE, DocRED and FewRel use and encoders were trained on; a later label is an alias. Descriptions
+and question forms say the same in words, for encoders that never saw the name: "Where was {} born?". Ids, names and
+most descriptions are Wikidata's (CC0), shortened; the rest is our own wording.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from typing import Self
 
 from adapters.errors import UnknownRelationError
 
+PLACE = "{}"
+"""Where the subject stands in a question form."""
+_GENERIC_QUESTION = "What is the %s of {}?"
 _N_SUGGESTIONS = 3
 _PROPERTY_ID = re.compile(
     r"(?:wdt?:|https?://www\.wikidata\.org/(?:wiki/(?:Property:)?|entity/|prop/direct/))?(P[0-9]+)", re.IGNORECASE
@@ -23,12 +28,16 @@ _PROPERTY_ID = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One Wikidata property: `P19`, its English name, other names for it, and what it says; "" where not known."""
+    """One Wikidata property: `P19`, its English name, other names for it, what it says, and how it is asked for.
+
+    The question form has `{}` where the subject stands, once; it is "" where the relation has none of its own.
+    """
 
     id: str
     name: str
     aliases: tuple[str, ...] = ()
     description: str = ""
+    question: str = ""
 
 
 class RelationTable:
@@ -46,7 +55,10 @@ class RelationTable:
         """Return the table that ships with kbengine, read from its file."""
         text = importlib.resources.files("adapters").joinpath("relations.tsv").read_text(encoding="utf-8")
         rows = (line.split("\t") for line in text.split("\n")[1:] if line)
-        return cls(Relation(id, name, tuple(filter(None, other.split("|"))), said) for id, name, other, said in rows)
+        return cls(
+            Relation(id, name, tuple(filter(None, aliases.split("|"))), description, question)
+            for id, name, aliases, description, question in rows
+        )
 
     def __iter__(self) -> Iterator[Relation]:
         return iter(self._by_id.values())
@@ -106,6 +118,19 @@ class RelationTable:
             UnknownRelationError: the text is a property id that the table lacks.
         """
         return self.by_id(text).name if property_id_of(text) is not None else text.strip()
+
+    def question_of(self, relation: str, subject: str) -> str:
+        """Return the question that asks for the relation of the subject: "Where was Marie Curie born?".
+
+        The relation is an id, name or alias of the table; any other text is asked for as "What is the … of …?".
+
+        Raises:
+            UnknownRelationError: the relation is a property id that the table lacks.
+        """
+        known = self.find(relation)
+        words = known.name if known is not None else " ".join(relation.split())
+        form = known.question if known is not None and known.question else _GENERIC_QUESTION % words
+        return form.replace(PLACE, subject.strip(), 1)
 
     @staticmethod
     def _suggestion(relations: Iterable[Relation]) -> str:

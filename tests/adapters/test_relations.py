@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from adapters.errors import UnknownRelationError
@@ -42,6 +44,32 @@ def test_the_table_is_large_and_free_of_contradictions(table: RelationTable) -> 
     assert all(name == name.strip() and name for name in names)
     numbers = [int(relation.id.removeprefix("P")) for relation in relations]
     assert numbers == sorted(set(numbers))
+
+
+def test_every_relation_says_what_it_means(table: RelationTable) -> None:
+    """A short description without notes to editors, and a question with one place for the subject."""
+    for relation in table:
+        description, question = relation.description, relation.question
+        assert description and description == " ".join(description.split()), relation
+        assert not re.search(r"\b[PQ][0-9]+\b|https?:|\[|qualifier|\b[Ww]ikidata", description), relation
+        assert len(description) <= 140, relation
+        assert question.count("{}") == 1 and question.endswith("?"), relation
+        assert question == " ".join(question.split()) and question[0].isupper(), relation
+
+
+@pytest.mark.parametrize("relation", ["P19", "place of birth", "Birthplace", " born in "])
+def test_a_question_is_asked_by_id_name_or_alias(table: RelationTable, relation: str) -> None:
+    """The subject stands where the form says."""
+    assert table.question_of(relation, " Marie Curie ") == "Where was Marie Curie born?"
+
+
+def test_a_relation_without_a_form_of_its_own_is_asked_for_plainly(table: RelationTable) -> None:
+    """Free text too, a subject with braces as well."""
+    assert table.question_of(" favourite  dish ", "Nero") == "What is the favourite dish of Nero?"
+    assert table.question_of("P19", "{}") == "Where was {} born?"
+    assert RelationTable([Relation("P1", "colour")]).question_of("P1", "it") == "What is the colour of it?"
+    with pytest.raises(UnknownRelationError, match="P1700"):
+        table.question_of("P1700", "Nero")
 
 
 @pytest.mark.parametrize(
