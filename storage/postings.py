@@ -201,6 +201,17 @@ class LexicalView:
                 part_scores[indices] = shares
         return scores
 
+    def passages_with_term(self, term: str) -> NDArray[np.int64]:
+        """Return the passages that have the term, numbered through, rising: int64 (n)."""
+        hashes = np.array([term_hash(term)], dtype=np.uint64)
+        found: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
+        first = 0
+        for part in self._parts:
+            starts, ends = _slices_of(part, hashes)
+            found.append(part.posting_passages[int(starts[0]) : int(ends[0])].astype(np.int64) + first)
+            first += part.n_passages
+        return np.concatenate(found)
+
     def document_scores(
         self, weights: Mapping[str, float] | str, document_numbers: NDArray[np.int64]
     ) -> NDArray[np.float32]:

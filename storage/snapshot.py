@@ -265,6 +265,11 @@ class Snapshot:
         """Return the BM25 scores float32 (n_passages) of a text or of weighted terms; 0 for dead passages."""
         return self._live.silence(self._lexical.scores(query))
 
+    def passages_with_term(self, term: str) -> NDArray[np.int64]:
+        """Return the live passages that have a term (see `storage.terms`), their indices rising, int64 (n)."""
+        passages = self._lexical.passages_with_term(term)
+        return passages[self.live_passages[passages]]
+
     def document_lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
         """Return the BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
         scores = self._lexical.document_scores(query, self._document_numbers)

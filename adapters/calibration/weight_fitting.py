@@ -12,7 +12,7 @@ taken only when it is better than the weights in use on rows that it was not cho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,8 @@ class Candidates:
     """The passages found for one record, unweighted.
 
     Attributes:
-        phrase: float32 (n,), start and end product of the passage's best phrase, the weighted sparse ones included.
+        phrase: float32 (n,), start and end product of the passage's best phrase, with the weighted sparse ones and the
+            weighted name part, whose weights are not those of the grid.
         passage: float32 (n,), cosine of the passage.
         lexical: float32 (n,), BM25.
         pages: int64 (n,), the page of each passage, numbered within the record.
@@ -115,7 +116,7 @@ def candidates_of(
     for hit in hits:
         if hit.parts is None:
             raise AssertionError("fitting needs the parts of the scores: search with explain=True")
-        of_phrase = hit.parts.start + hit.parts.end + hit.parts.sparse
+        of_phrase = hit.parts.start + hit.parts.end + hit.parts.sparse + hit.parts.name
         parts.append((of_phrase, hit.parts.passage, hit.parts.lexical))
         pages.append(numbers.setdefault(hit.document.doc_id, len(numbers)))
         span = trimmed_span(hit.passage.text, hit.phrase)
@@ -189,7 +190,7 @@ def fit_weights(
     adopted = gain > STANDARD_ERRORS * error
     chosen = best if adopted else now
     passage, lexical, sparse = (float(weight) for weight in triples[chosen])
-    weights = Weights(phrase=1.0, passage=passage, lexical=lexical, sparse=sparse)
+    weights = replace(current, phrase=1.0, passage=passage, lexical=lexical, sparse=sparse)
     report = {
         "before": _weights_json(triples[now]),
         "best": _weights_json(triples[best]),

@@ -115,7 +115,8 @@ def _show(output: Output, answer: Answer, *, is_candidate: bool, with_fields: bo
         parts = best.parts
         output.console.print(
             f"    start {parts.start:.2f} + end {parts.end:.2f} + passage {parts.passage:.2f} "
-            f"+ lexical {parts.lexical:.2f}{f' + sparse {parts.sparse:.2f}' if parts.sparse else ''}",
+            f"+ lexical {parts.lexical:.2f}{f' + sparse {parts.sparse:.2f}' if parts.sparse else ''}"
+            f"{f' + name {parts.name:.2f}' if parts.name else ''}",
             style="dim",
             markup=False,
         )

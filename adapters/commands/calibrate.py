@@ -131,7 +131,7 @@ def show_calibration(output: Output, found: TaskCalibration) -> None:
             "fitted_at": f"{found.report['created_at']}, "
             + (f"generation {found.report['generation']}" if found.report["generation"] else "ships with the encoder"),
             "weights": f"phrase {found.weights.phrase:g}, passage {found.weights.passage:g}, lexical "
-            f"{found.weights.lexical:g}, sparse {found.weights.sparse:g} "
+            f"{found.weights.lexical:g}, sparse {found.weights.sparse:g}, name {found.weights.name:g} "
             f"({'fitted' if found.weights_fitted else 'the default'})",
             "threshold": "none" if found.threshold is None else f"{found.threshold} (for {found.threshold_for})",
         }

@@ -23,6 +23,7 @@ class ScoredPhrases(PhraseScores):
     passage: Float32
     lexical: Float32
     sparse: Float32
+    name: Float32
     score: Float32
 
     def take(self, at: Int64 | Sequence[int]) -> ScoredPhrases:

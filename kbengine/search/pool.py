@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kbengine.search.aggregation import ScoredPhrases
 from kbengine.search.lexical import LexicalSignal
+from kbengine.search.name_signal import NameSignal
 from kbengine.search.query import Unit
 from kbengine.search.results import Hit
 from kbengine.search.strategies import Plan
@@ -26,13 +27,14 @@ KeyOf = Callable[[int, Hit], Hashable | None]
 
 @dataclass(frozen=True)
 class QueryVectors:
-    """One query's vectors float32 (d,), its lexical signal and its sparse vectors, None where these do not count."""
+    """One query's vectors float32 (d,), and its lexical signal, sparse vectors and name signal: None if not counted."""
 
     start: Float32
     end: Float32
     passage: Float32
     lexical: LexicalSignal | None
     sparse: SparseQuery | None
+    name: NameSignal | None = None
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What is asked: the text to encode, the text to match lexically, the weights of three signals, the unit wanted."""
+"""What is asked: the text to encode, the text to match lexically, the weights of the signals, the unit wanted."""
 
 from __future__ import annotations
 
@@ -28,22 +28,26 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 MAX_K = 1000
 
-SIGNALS = ("phrase", "passage", "lexical", "sparse")
+SIGNALS = ("phrase", "passage", "lexical", "sparse", "name")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights in `score = phrase·(phrase_score + sparse·sparse_score) + passage·passage_score + lexical·bm25`.
+    """The weights of a score's parts.
+
+        score = phrase·(phrase_score + sparse·sparse_score) + passage·passage_score + lexical·bm25 + name·name_score
 
     `phrase_score` is `start·q_start + end·q_end` (tens), `passage_score` a cosine (below 1), `bm25` a BM25 sum (tens),
     so the passage weight is naturally large. `sparse_score` is the same sum over sparse vectors, which are trained to
-    be added as they are; it is 0 where no sparse rows are stored. The defaults are those of questions.
+    be added as they are; it is 0 where no sparse rows are stored. `name_score` says from 0 to 1, alike in a small and a
+    large knowledge base, how surely what is asked about is named there. The defaults are those of questions.
     """
 
     phrase: float = 1.0
     passage: float = 5.0
     lexical: float = 2.5
     sparse: float = 0.25
+    name: float = 0.0
 
     def __post_init__(self) -> None:
         for name in SIGNALS:
@@ -60,13 +64,14 @@ class SomeWeights:
     """Some of the weights, instead of a task's own; what is None stays the task's.
 
     >>> SomeWeights(lexical=4.0).over(Weights())
-    Weights(phrase=1.0, passage=5.0, lexical=4.0, sparse=0.25)
+    Weights(phrase=1.0, passage=5.0, lexical=4.0, sparse=0.25, name=0.0)
     """
 
     phrase: float | None = None
     passage: float | None = None
     lexical: float | None = None
     sparse: float | None = None
+    name: float | None = None
 
     def __post_init__(self) -> None:
         for name in SIGNALS:

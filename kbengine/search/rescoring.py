@@ -61,12 +61,16 @@ def score_windows(
     if sparse is not None:
         last = np.searchsorted(rows, best.last_rows)  # ranges are in row order and do not overlap: rows rise
         best_end, of_sparse = end[last], sparse[0] + sparse[1][last]
-    # Passage and lexical scores are the same for all phrases of a range: computed once per range.
+    # Passage, lexical and name scores are the same for all phrases of a range: computed once per range.
     passage_scores = snapshot.passage_vectors(ranges.passages) @ vectors.passage * np.float32(weights.passage)
     if vectors.lexical is None:
         lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
     else:
         lexical_scores = vectors.lexical.scores[ranges.passages] * np.float32(weights.lexical)
+    if vectors.name is None:
+        name_scores = np.zeros(len(ranges.passages), dtype=np.float32)
+    else:
+        name_scores = vectors.name.of(ranges.passages) * np.float32(weights.name)
     scored = ScoredPhrases(
         first_rows=best.first_rows,
         last_rows=best.last_rows,
@@ -76,9 +80,10 @@ def score_windows(
         passage=passage_scores[range_numbers].astype(np.float32),
         lexical=lexical_scores[range_numbers].astype(np.float32),
         sparse=of_sparse * np.float32(weights.phrase),
+        name=name_scores[range_numbers].astype(np.float32),
         score=np.zeros(len(rows), dtype=np.float32),
     )
-    total = scored.start + scored.end + scored.passage + scored.lexical + scored.sparse
+    total = scored.start + scored.end + scored.passage + scored.lexical + scored.sparse + scored.name
     scored.score[:] = total
     if unit in ("passage", "document"):
         # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.

@@ -63,6 +63,7 @@ class ScoreParts:
     passage: float
     lexical: float
     sparse: float = 0.0
+    name: float = 0.0
 
 
 @dataclass(frozen=True)

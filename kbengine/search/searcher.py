@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kbengine.errors import StateError
 from kbengine.search.aggregation import ScoredPhrases, distinct_positions
 from kbengine.search.lexical import lexical_signals
+from kbengine.search.name_signal import name_signals
 from kbengine.search.pool import KeyOf, Pool, QueryVectors
 from kbengine.search.query import MAX_K, Query, SearchOptions, Weights
 from kbengine.search.rescoring import score_windows
@@ -100,11 +101,12 @@ class Searcher:
             for plan in plans
         ]
         lexical = lexical_signals(self._reader, snapshot, queries, needed)
+        names = name_signals(self._reader, snapshot, queries, [plan.weights for plan in plans])
         of_queries = encoded.sparse if snapshot.has_sparse_rows else None  # a reindexing may have dropped them
         pools = []
         for i, (query, plan) in enumerate(zip(queries, plans, strict=True)):
             sparse = of_queries[i] if of_queries is not None and plan.weights.sparse > 0 else None
-            vectors = QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], sparse)
+            vectors = QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], sparse, names[i])
             pools.append(Pool(i, vectors, plan, options.unit or query.unit))
         timings["lexical"] = (clock() - lexical_began) * 1e3
         growth = 1
@@ -190,6 +192,8 @@ class Searcher:
         """
         by_words = [max(each, key=lambda weights: weights.lexical) for each in zip(*weightings, strict=True)]
         lexical = lexical_signals(self._reader, snapshot, queries, by_words)
+        by_names = [max(each, key=lambda weights: weights.name) for each in zip(*weightings, strict=True)]
+        names = name_signals(self._reader, snapshot, queries, by_names)
         token_rows, passage_hits = self._nearest(
             snapshot,
             encoded.start,
@@ -204,10 +208,13 @@ class Searcher:
             found.append([])
             for weights in (each[i] for each in weightings):
                 signal = lexical[i] if weights.lexical > 0 else None
-                vectors = QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], signal, None)
+                name = names[i] if weights.name > 0 else None
+                vectors = QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], signal, None, name)
                 named = [passage_hits[i] if weights.passage > 0 else passage_hits[i][:0]]
                 if signal is not None:
                     named.append(signal.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))
+                if name is not None:
+                    named.append(name.candidates(snapshot, max(PASSAGES_PER_SEARCH, options.k)))
                 scored = score_windows(
                     snapshot,
                     vectors,
@@ -258,6 +265,8 @@ class Searcher:
             pool.passage_hits if plan.weights.passage > 0 else pool.passage_hits[:0],
             passages_by_words(plan, snapshot, pool.vectors.lexical, n_lexical),
         ]
+        if plan.by_names and pool.vectors.name is not None:
+            named.append(pool.vectors.name.candidates(snapshot, n_lexical))
         pool.is_exhausted = snapshot.n_rows == 0
         if growth > 1 and n_lexical >= snapshot.n_live_passages:
             pool.is_exhausted = True

@@ -31,12 +31,14 @@ class Plan:
         by_vectors: Whether nearest tokens and passages are candidates.
         by_words: Whether passages found by words are.
         whole_documents: Whether all passages of the best documents by words are.
+        by_names: Whether passages with a name score are.
     """
 
     weights: Weights
     by_vectors: bool
     by_words: bool
     whole_documents: bool
+    by_names: bool
 
     @property
     def needs_words(self) -> bool:
@@ -46,7 +48,7 @@ class Plan:
     @property
     def with_everything(self) -> Plan:
         """Return the plan that goes on where this one has found too little: candidates of all kinds."""
-        return replace(self, by_vectors=True, by_words=self.needs_words)
+        return replace(self, by_vectors=True, by_words=self.needs_words, by_names=self.weights.name > 0)
 
 
 def plan_of(strategy: Strategy, weights: Weights) -> Plan:
@@ -56,12 +58,12 @@ def plan_of(strategy: Strategy, weights: Weights) -> Plan:
         InvalidOptionError: `dense` with weights of phrase and passage that are both 0.
     """
     if strategy == "dense":
-        return Plan(replace(weights, lexical=0.0, sparse=0.0), True, False, False)
+        return Plan(replace(weights, lexical=0.0, sparse=0.0, name=0.0), True, False, False, False)
     if strategy == "dfs":
-        return Plan(weights, True, False, False)
+        return Plan(weights, True, False, False, False)
     if strategy == "sfs":
-        return Plan(weights, False, True, True)
-    return Plan(weights, True, weights.lexical > 0, False)
+        return Plan(weights, False, True, True, weights.name > 0)
+    return Plan(weights, True, weights.lexical > 0, False, weights.name > 0)
 
 
 def passages_by_words(plan: Plan, snapshot: Snapshot, lexical: LexicalSignal | None, n_passages: int) -> Int64:

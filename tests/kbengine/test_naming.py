@@ -134,3 +134,28 @@ def test_passages_of_a_document_are_its_live_ones(kb_path):
             expected = np.flatnonzero(snapshot.document_ids == document_id).tolist()
             assert list(snapshot.passages_of_document(document_id)) == expected != []
         assert not snapshot.passages_of_document(999)
+
+
+def test_the_name_part_is_shown_and_weighed(searcher):
+    """A signal of its own: by its weight a document that is called as asked leads, and parts still sum to the score."""
+    weights = Weights(phrase=1.0, passage=2.0, lexical=0.0, name=50.0)
+
+    hits = searcher.search([named("Ancien Nom")], SearchOptions(k=5, unit="document", explain=True, weights=weights))[
+        0
+    ].hits
+
+    assert hits[0].document.doc_id == "doc-9" and hits[0].parts.name == pytest.approx(50.0)
+    assert all(hit.parts.name == 0 for hit in hits[1:])
+    for hit in hits:
+        assert sum(dataclasses.astuple(hit.parts)) == pytest.approx(hit.score, abs=1e-4)
+
+
+@pytest.mark.parametrize(("strategy", "part"), [("dense", 0.0), ("dfs", 50.0), ("sfs", 50.0), ("hybrid", 50.0)])
+def test_dense_search_leaves_names_out(searcher, strategy, part):
+    """As it leaves out words; the others rank by them."""
+    weights = Weights(phrase=1.0, passage=2.0, lexical=0.5, name=50.0)
+    options = SearchOptions(k=N_DOCUMENTS, unit="document", explain=True, weights=weights, strategy=strategy)
+
+    parts = {hit.document.doc_id: hit.parts.name for hit in searcher.search([named("Ancien Nom")], options)[0].hits}
+
+    assert parts["doc-9"] == pytest.approx(part)

@@ -39,6 +39,7 @@ class PartsBody(Body):
     passage: float
     lexical: float
     sparse: float = Field(0.0, description="Of n-grams around the phrase; 0 where no sparse rows are stored.")
+    name: float = Field(0.0, description="Of the subject or mention being called or standing there as asked.")
 
 
 class ProvenanceBody(Body):

@@ -30,7 +30,7 @@ SpanPair = Annotated[list[Offset], Field(min_length=2, max_length=2)]
 
 
 class WeightsBody(Body):
-    """The weights of the signals: score = phrase, passage and lexical part, each times its weight.
+    """The weights of the signals: score = phrase, passage, lexical and name part, each times its weight.
 
     The sparse part counts as a part of the phrase's, times its own weight. What is left out is the task's own.
     """
@@ -39,6 +39,7 @@ class WeightsBody(Body):
     passage: Weight | None = None
     lexical: Weight | None = None
     sparse: Weight | None = Field(None, description="Counts only where sparse vectors are stored.")
+    name: Weight | None = Field(None, description="Of the subject or mention being called or standing there as asked.")
 
 
 class Options(Body):

@@ -21,6 +21,7 @@ PART_NAMES = {
     "passage": "how close the whole passage is to the query",
     "lexical": "how many of the query's rare words the title and passage share",
     "sparse": "which of the query's words stand around the phrase",
+    "name": "how surely the document is called, or the passage says, what is asked about",
 }
 """What each part of a score says, in words."""
 
@@ -185,8 +186,9 @@ def _part_bars(evidence: Evidence) -> tuple[Bar, ...]:
     if evidence.parts is None:
         return ()
     values = {name: float(getattr(evidence.parts, name)) for name in PART_NAMES}
-    if not values["sparse"]:
-        del values["sparse"]  # most knowledge bases store no sparse rows
+    for name in ("sparse", "name"):
+        if not values[name]:
+            del values[name]  # most knowledge bases store no sparse rows; a question has no name
     edges = [0.0]
     for value in values.values():
         edges.append(edges[-1] + value)

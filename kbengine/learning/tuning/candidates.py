@@ -14,6 +14,7 @@ from kbengine.learning.tuning.judging import FoundPhrases, Judge
 from kbengine.learning.tuning.losses import Loss
 from kbengine.learning.tuning.rows import TuningRow
 from kbengine.search.lexical import lexical_signals
+from kbengine.search.name_signal import name_signals
 from kbengine.search.query import Effort, Query, SearchOptions, Weights
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Candidates:
         is_passage: bool (B, P), false at padding.
         is_right_passage: bool (B, P), passages that hold a right phrase.
         passage_of: int64 (B, C), the place among the P of each phrase's passage, 0 at padding.
-        lexical: float32 (B, C), the weighted lexical part of each phrase's fused score, 0 at padding.
+        lexical: float32 (B, C), the weighted lexical and name parts of each phrase's fused score, 0 at padding.
     """
 
     start: Float32
@@ -111,15 +112,19 @@ class CandidateSource:
         return {"dense": both[:1], "fused": both[1:], "both": both}[self._retrieval]
 
     def _lexical(self, snapshot: Snapshot, queries: Sequence[Query], found: Sequence[FoundPhrases]) -> list[Float32]:
-        """Return the weighted lexical part of each phrase's fused score, float32 (c,) for each query."""
+        """Return the weighted lexical and name parts of each phrase's fused score, float32 (c,) for each query."""
         if not self._with_lexical:
             return [np.zeros(len(each.passages), dtype=np.float32) for each in found]
         parts = []
-        signals = lexical_signals(self._reader, snapshot, queries, [query.weights for query in queries])
-        for query, each, signal in zip(queries, found, signals, strict=True):
+        weights = [query.weights for query in queries]
+        signals = lexical_signals(self._reader, snapshot, queries, weights)
+        names = name_signals(self._reader, snapshot, queries, weights)
+        for query, each, signal, name in zip(queries, found, signals, names, strict=True):
             scores = np.zeros(len(each.passages), dtype=np.float32)
             if signal is not None:
                 scores = signal.scores[each.passages] * np.float32(query.weights.lexical)
+            if name is not None:
+                scores = scores + name.of(each.passages) * np.float32(query.weights.name)
             parts.append(scores.astype(np.float32))
         return parts
 
