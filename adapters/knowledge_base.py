@@ -161,6 +161,7 @@ class KnowledgeBase:
         effort: Effort = "normal",
         nprobe: int | None = None,
         strategy: Strategy | None = None,
+        read: int | None = None,
         max_phrase_tokens: int | None = None,
         where: str | None = None,
         explain: bool = False,
@@ -194,6 +195,7 @@ class KnowledgeBase:
             effort: how many candidates are looked at: `low`, `normal`, `high` or `exact`.
             nprobe: clusters probed per segment, instead of `effort`.
             strategy: where candidates come from: `dense`, `dfs`, `sfs` or `hybrid`.
+            read: how many of the best passages a reader reads together with what is asked; 0 reads none.
             max_phrase_tokens: the longest phrase that is an answer, 1 to 64 tokens.
             where: a filter over the fields of documents, such as `"source = 'manual' and date >= '2020-01-01'"`.
             explain: give the parts of each score.
@@ -217,6 +219,7 @@ class KnowledgeBase:
             explain=explain,
             truncate=truncate,
             strategy=strategy,
+            read=read,
             encoder=encoder,
             threshold=threshold,
         )
@@ -234,6 +237,7 @@ class KnowledgeBase:
         effort: Effort = "normal",
         nprobe: int | None = None,
         strategy: Strategy | None = None,
+        read: int | None = None,
         max_phrase_tokens: int | None = None,
         where: str | None = None,
         explain: bool = False,
@@ -255,6 +259,7 @@ class KnowledgeBase:
             effort: how many candidates are looked at.
             nprobe: clusters probed per segment, instead of `effort`.
             strategy: where candidates come from.
+            read: how many of the best passages a reader reads.
             max_phrase_tokens: the longest phrase that is found.
             where: a filter over the fields of documents.
             explain: give the parts of each score.
@@ -272,6 +277,7 @@ class KnowledgeBase:
             explain=explain,
             truncate=truncate,
             strategy=strategy,
+            read=read,
             encoder=encoder,
         )
         return self._answerer.search([_input(asked, "question")], options)[0]

@@ -13,7 +13,9 @@ from kbengine.build.identity import check_encoder
 from kbengine.corpus.document import CorpusDocument
 from kbengine.corpus.plain import parse_plain
 from kbengine.encoders.agreement import agreeing_encoder
+from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.errors import EncoderMismatchError
+from kbengine.reading.location import DEFAULT_READER
 from kbengine.search.query import Query, SearchOptions
 from storage.alias_records import NewAlias
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
     from kbengine.progress import ProgressSink
+    from kbengine.reading.reader import Reader
     from kbengine.search.pool import KeyOf
     from kbengine.search.results import SearchResult
     from kbengine.search.searcher import Searcher
@@ -36,12 +39,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnowledgeBaseOptions:
-    """How to open a knowledge base."""
+    """How to open a knowledge base; `reader` names what reads the best passages, bundled or a directory."""
 
     device: str = "auto"
     dtype: DTypeChoice = "auto"
     lock_timeout_s: float = 10.0
     index_device: IndexDevice = "cpu"
+    reader: str = DEFAULT_READER
 
 
 class KnowledgeBase:
@@ -71,6 +75,8 @@ class KnowledgeBase:
         self._tuned = TunedEncoders(path, encoder)
         self._default = tuned
         self._write_lock = threading.Lock()
+        self._cross_encoder_lock = threading.Lock()
+        self._cross_encoder: Reader | None = None
         self._writer: KBWriter | None = None
 
     @classmethod
@@ -182,9 +188,29 @@ class KnowledgeBase:
         from kbengine.search.searcher import Searcher
 
         if encoder is None or isinstance(encoder, str):
-            return Searcher(self._reader, self.encoder_for(encoder))
+            return Searcher(self._reader, self.encoder_for(encoder), self.cross_encoder)
         check_encoder(encoder, self._reader.settings, self.path)
-        return Searcher(self._reader, encoder)
+        return Searcher(self._reader, encoder, self.cross_encoder)
+
+    def cross_encoder(self) -> Reader:
+        """Return what reads the best passages of a search, loaded when it is first asked for.
+
+        Raises:
+            EncoderError: there is no such reader.
+            CorruptError: a file of it is not what was written.
+        """
+        from kbengine.reading.reader import Reader
+
+        with self._cross_encoder_lock:
+            if self._cross_encoder is None:
+                options = self._options
+                self._cross_encoder = Reader.load(options.reader, device=options.device, dtype=options.dtype)
+            return self._cross_encoder
+
+    @property
+    def is_read_by_default(self) -> bool:
+        """Return whether passages are read unless it is turned off: with the encoder that the weights are for."""
+        return self._reader.settings.encoder_name == DEFAULT_ENCODER
 
     def encoder_for(self, name: str | None = None) -> Encoder:
         """Return the encoder that answers: the tuned one of the name as it is stored now, or the default.

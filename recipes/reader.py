@@ -10,13 +10,18 @@ Word embeddings are those of the bundled phrase encoder and stay as they are, so
 from __future__ import annotations
 
 import argparse
-import pickle
+import json
+import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
-from adapters.tasks.defaults import TASK_WEIGHTS
+import torch
+
 from adapters.tasks.queries import query_of
 from adapters.tasks.relations import RelationTable
 from kbengine.corpus.page_list import read_page_list
@@ -24,7 +29,7 @@ from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.config import QueryLimits
 from kbengine.encoders.location import DEFAULT_ENCODER, find_encoder
-from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput, task_of
+from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.report import DataReport
@@ -65,7 +70,7 @@ class Plan:
         rows: Second training.
         n_cloze: Cloze questions.
         n_negatives: Passages of the search for each row.
-        copies: How often rows of a set are seen for once that others are.
+        n_searched: Questions and slots that are searched for; mentions and dialogues are all.
     """
 
     cloze: ReaderRecipe = field(
@@ -86,6 +91,7 @@ class Plan:
     )
     n_cloze: int = 30_000
     n_negatives: int = 4
+    n_searched: int = 12_000
 
 
 def cloze_examples(data: Path, n: int, *, seed: int = 0) -> list[TrainingExample]:
@@ -103,7 +109,7 @@ def cloze_examples(data: Path, n: int, *, seed: int = 0) -> list[TrainingExample
 
 
 def row_examples(data: Path, progress: ProgressSink) -> Examples:
-    """Return training rows of all sets that may be trained on, and development rows of those with phrases as answers."""
+    """Return training rows of all sets that may be trained on, and development rows of those that have phrases."""
     train = [path for path in sorted(data.glob("*.train.jsonl*")) if path.name.partition(".")[0] not in NOT_TRAINED]
     dev = [data / f"{name}.dev.jsonl.gz" for name in ("squad", "newwiki", "nqopen", "docred", "fewrel_unseen", "knet")]
     section = DataSection(
@@ -125,38 +131,68 @@ def in_words(example: TrainingExample, table: RelationTable, rng: random.Random)
 def worded(slot: Slot, table: RelationTable, chance: float) -> TaskInput:
     """Return the slot as it is, with its description or as a question, by a number from 0 to 1."""
     subject, relation = slot.subject, slot.relation
-    said = next((each.description for each in table if each.name == relation and each.description), "")
-    if chance < 0.3 or (chance < 0.55 and not said):
+    known = table.find(relation)
+    if chance < 0.25:
         return slot
-    if chance < 0.55:
-        return Slot(subject, f"{relation}: {said}")
+    if chance < 0.45 and known is not None:
+        return Slot(subject, f"{relation}: {known.description}")
+    if chance < 0.8:
+        return Question(table.question_of(relation, subject))
     forms = (f"What is the {relation} of {subject}?", f"Which {relation} does {subject} have?", f"{subject} {relation}")
-    return Question(forms[0 if chance < 0.85 else 1 if chance < 0.95 else 2])
+    return Question(forms[int(chance * 100) % len(forms)])
 
 
-def with_negatives(
-    examples: Sequence[TrainingExample], kb: KnowledgeBase, leads: Mapping[str, str], n: int, progress: ProgressSink
-) -> Iterator[TrainingExample]:
-    """Give the examples with passages that the knowledge base finds for them and that do not answer.
+def write_negatives(
+    examples: Sequence[TrainingExample],
+    searched: Sequence[int],
+    kb: Path,
+    leads: Mapping[str, str],
+    plan: Plan,
+    path: Path,
+    progress: ProgressSink,
+) -> None:
+    """Write for each example a line with the texts and titles of passages that are found for it and do not answer.
 
     Those of mentions are the first passages, `leads`, of documents that are not meant: what linking reads.
     """
-    progress.begin("searching for passages that do not answer", len(examples), "rows")
-    for begin in range(0, len(examples), 32):
-        some = examples[begin : begin + 32]
-        queries = [replace(query_of(each.query), weights=TASK_WEIGHTS[task_of(each.query)]) for each in some]
-        units = ["document" if isinstance(each.query, Mention | Dialogue) else "passage" for each in some]
-        queries = [replace(query, unit=unit) for query, unit in zip(queries, units, strict=True)]  # type: ignore[arg-type]
-        results = kb.search(queries, SearchOptions(k=2 * n + 2, truncate=True))
-        for example, result in zip(some, results, strict=True):
-            found: dict[str, str] = {}
-            for hit in result.hits:
-                is_linked = isinstance(example.query, Mention)
-                passage = leads[hit.document.doc_id] if is_linked else hit.passage.text
-                if _is_other(example, hit.document.doc_id, passage) and len(found) < n:
-                    found.setdefault(passage, hit.document.title)
-            yield replace(example, negatives=tuple(found), negative_titles=tuple(found.values()))
-        progress.advance(len(some))
+    parts = [searched[begin : begin + _AT_ONCE] for begin in range(0, len(searched), _AT_ONCE)]
+    progress.begin("searching for passages that do not answer", len(searched), "rows")
+    chosen: dict[int, dict[str, str]] = {}
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _open_kb, (kb,)) as pool:
+        asked = ([examples[i].query for i in part] for part in parts)
+        for part, results in zip(parts, pool.map(_search, asked, repeat(plan.n_negatives)), strict=True):
+            for i, hits in zip(part, results, strict=True):
+                found = chosen.setdefault(i, {})
+                for doc_id, title, text in hits:
+                    passage = leads[doc_id] if isinstance(examples[i].query, Mention) else text
+                    if passage and len(found) < plan.n_negatives and _is_other(examples[i], doc_id, passage):
+                        found.setdefault(passage, title)
+            progress.advance(len(part))
+    with path.with_suffix(".new").open("w", encoding="utf-8") as out:
+        for i in range(len(examples)):
+            found = chosen.get(i, {})
+            out.write(json.dumps([list(found), list(found.values())]) + "\n")
+    path.with_suffix(".new").rename(path)
+
+
+_AT_ONCE = 64
+_opened: list[KnowledgeBase] = []
+
+
+def _open_kb(kb: Path) -> None:
+    set_thread_defaults()
+    torch.set_num_threads(1)
+    _opened.append(KnowledgeBase.open(kb))
+
+
+def _search(asked: Sequence[TaskInput], n: int) -> list[list[tuple[str, str, str]]]:
+    """Return id, title and passage of each query's best hits."""
+    queries = [
+        replace(query_of(each), unit="document" if isinstance(each, Mention | Dialogue) else "passage")
+        for each in asked
+    ]
+    results = _opened[0].search(queries, SearchOptions(k=2 * n + 2, truncate=True))
+    return [[(hit.document.doc_id, hit.document.title, hit.passage.text) for hit in each.hits] for each in results]
 
 
 def _is_other(example: TrainingExample, doc_id: str, passage: str) -> bool:
@@ -204,17 +240,26 @@ class Recipe:
 
     def rows(self) -> Examples:
         """Return the rows with their negatives, which are searched for once."""
-        path = self.work / "rows.pickle"
+        found = row_examples(self.data, self.progress)
+        path = self.work / "negatives.jsonl"
         if not path.exists():
-            found = row_examples(self.data, self.progress)
-            leads = self.leads()
-            with KnowledgeBase.open(self.kb) as kb:
-                train = tuple(with_negatives(found.train, kb, leads, self.plan.n_negatives, self.progress))
-            path.with_suffix(".new").write_bytes(pickle.dumps(replace(found, train=train)))
-            path.with_suffix(".new").rename(path)
-        found = pickle.loads(path.read_bytes())  # noqa: S301  # our own file
+            write_negatives(
+                found.train, self.searched(found.train), self.kb, self.leads(), self.plan, path, self.progress
+            )
+        negatives = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         table, rng = RelationTable.load(), random.Random(0)
-        return replace(found, train=tuple(in_words(each, table, rng) for each in found.train))
+        train = [
+            in_words(replace(each, negatives=tuple(texts), negative_titles=tuple(titles)), table, rng)
+            for each, (texts, titles) in zip(found.train, negatives, strict=True)
+        ]
+        return replace(found, train=tuple(train))
+
+    def searched(self, examples: Sequence[TrainingExample]) -> list[int]:
+        """Return the places of the examples that are searched for."""
+        asked = [isinstance(each.query, Mention | Dialogue) for each in examples]
+        others = [i for i, is_ranked in enumerate(asked) if not is_ranked]
+        some = random.Random(0).sample(others, min(self.plan.n_searched, len(others)))
+        return sorted([*some, *(i for i, is_ranked in enumerate(asked) if is_ranked)])
 
     def leads(self) -> dict[str, str]:
         """Return the first passage of every page."""

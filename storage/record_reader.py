@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, func, select, text
 
 from storage import schema
 from storage.alias_records import DocumentNames
@@ -95,6 +95,16 @@ class RecordReader:
         with translated(self.path), self._engine.connect() as connection:
             statement = select(table).where(table.c.document_id == document_id).order_by(table.c.passage_id)
             return [passage_record(row) for row in connection.execute(statement).mappings()]
+
+    def first_passages(self, doc_ids: Sequence[str]) -> dict[str, str]:
+        """Return the text of the first passage of each live document among these ids of the user's."""
+        table = schema.passages
+        with translated(self.path), self._engine.connect() as connection:
+            of_document = {row["document_id"]: row["doc_id"] for row in live_document_rows(connection, doc_ids)}
+            first = select(func.min(table.c.passage_id)).where(table.c.document_id.in_(of_document))
+            statement = select(table).where(table.c.passage_id.in_(first.group_by(table.c.document_id)))
+            found = [passage_record(row) for row in connection.execute(statement).mappings()]
+        return {of_document[passage.document_id]: passage.text for passage in found}
 
     def document_names(self, document_id: int) -> DocumentNames:
         """Return the aliases that a document was given, and its links, as they can be given again."""

@@ -206,6 +206,15 @@ class PassageRecord:
             return None
         return int(self.offsets.starts[first]), int(self.offsets.ends[last])
 
+    def tokens_within(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return the ids of the first and the last kept token in a range of characters, None where there is none."""
+        first = int(self.offsets.starts.searchsorted(start))
+        last = int(self.offsets.ends.searchsorted(end, side="right")) - 1
+        if first > last:
+            return None
+        numbers = self.offsets.numbers
+        return self.first_token_id + int(numbers[first]), self.first_token_id + int(numbers[last])
+
     def _place(self, token_id: int) -> int | None:
         """Return the index of a kept token among the offsets, None unless it is one."""
         numbers, wanted = self.offsets.numbers, token_id - self.first_token_id

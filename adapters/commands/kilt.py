@@ -30,6 +30,7 @@ SHOWN_RECORDS = 20
 @option("--batch-size", int, "Search so many records at once.", default=64)
 @option("--effort", EFFORTS, "Search with this effort.", default="low")
 @option("--strategy", STRATEGIES, "Take candidates from here; by default hybrid, from everywhere.")
+@option("--read", int, "Read so many of the best passages, 0 none; by default as many as pays for the task.")
 @option("--where", str, "Search only documents whose fields pass this filter; by default all.")
 @option("--threshold", float, "Leave answers less probable than this blank; by default none is.")
 @option("--resume", bool, "Go on with an unfinished file of the same settings.")

@@ -51,6 +51,7 @@ class QueryArguments:
 @option("--effort", EFFORTS, "Search with this effort.", default="normal")
 @option("--nprobe", int, "Read so many lists of each segment's index; by default as --effort says.")
 @option("--strategy", STRATEGIES, "Take candidates from here; by default hybrid, from everywhere.")
+@option("--read", int, "Read so many of the best passages, 0 none; by default as many as pays for the task.")
 @option("--where", str, "Search only documents whose fields pass this filter; by default all.")
 @option("--weight weights", str, "Weigh a signal, as in lexical=4; by default as the task does.", multiple=True)
 @option("--max-phrase-tokens", int, "Take phrases of so many tokens at most; by default as the encoder does.")

@@ -50,8 +50,8 @@ class PredictOptions:
     """How to predict: pages a record, records a search, effort, and what to do about files and bad records.
 
     Every record that has an answer gets it, however improbable, unless a `threshold` is given: then an answer that is
-    less probable is left blank, its pages stay. `encoder` names one tuned for the knowledge base; `strategy` is the
-    task's own unless given.
+    less probable is left blank, its pages stay. `encoder` names one tuned for the knowledge base; `strategy`
+    and `read`, how many passages are read, are the task's own unless given.
 
     The effort is low by default: with three signals naming candidates, a quarter of the lists gives the same figures
     (300 rows each of docred, fewrel and squad: R-precision and KILT-EM equal to the last digit) in half the time.
@@ -67,6 +67,7 @@ class PredictOptions:
     threshold: float | None = None
     encoder: str | None = None
     strategy: Strategy | None = None
+    read: int | None = None
     where: str | None = None
 
     def __post_init__(self) -> None:
@@ -186,6 +187,7 @@ def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOpt
             "effort": options.effort,
             "weights": None if options.weights is None else asdict(options.weights),
             "strategy": options.strategy,
+            "read": options.read,
             "threshold": options.threshold,
             "where": options.where,
         }
@@ -385,6 +387,7 @@ def answer_options(options: PredictOptions) -> AnswerOptions:
         truncate=True,
         encoder=options.encoder,
         strategy=options.strategy,
+        read=options.read,
         where=options.where,
     )
 

@@ -11,7 +11,7 @@ from adapters.errors import UnknownRelationError
 from adapters.tasks.answers import Answer, NoAnswerReason, TaskAnswer
 from adapters.tasks.calibration import SETTING, Calibrations, calibrations_of
 from adapters.tasks.confidence import Confidence
-from adapters.tasks.defaults import DEFAULT_UNITS
+from adapters.tasks.defaults import DEFAULT_UNITS, READ
 from adapters.tasks.evidence import evidence_of
 from adapters.tasks.queries import left_out_turns, query_of
 from adapters.tasks.retrieval import Retrieved, retrieve, shown_hits
@@ -108,7 +108,7 @@ class Answerer:
         for _ in range(MAX_RETRIES):
             calibrations = self.calibrations_for(options.encoder)
             acceptances = [_acceptance(task_of(request), calibrations, options) for request in requests]
-            weighted = _weighted(requests, queries, calibrations, options)
+            weighted = self._weighted(requests, queries, calibrations, options)
             found = retrieve(self._knowledge_base, requests, weighted, options)
             # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
             is_same_encoder = found[0].result.encoder == self._knowledge_base.encoder_for(options.encoder).fingerprint
@@ -136,7 +136,7 @@ class Answerer:
         options = options or SearchOptions()
         if not requests:
             return []
-        queries = _weighted(requests, _queries(requests), self.calibrations_for(options.encoder), options)
+        queries = self._weighted(requests, _queries(requests), self.calibrations_for(options.encoder), options)
         plain = {field.name: getattr(options, field.name) for field in fields(SearchOptions)}
         return self._knowledge_base.search(queries, SearchOptions(**{**plain, "unit": None, "weights": None}))
 
@@ -144,20 +144,32 @@ class Answerer:
         """Return the `options.k` best documents of each request, one hit each: what a submission ranks."""
         return self.search(requests, replace(options or SearchOptions(), unit="document"))
 
+    def _weighted(
+        self,
+        requests: Sequence[TaskInput],
+        queries: Sequence[Query],
+        calibrations: Calibrations,
+        options: SearchOptions,
+    ) -> list[Query]:
+        """Return the queries with the weights, units and numbers of passages to read in force."""
+        is_read = self._knowledge_base.is_read_by_default
+        return [
+            replace(
+                query,
+                weights=options.weights_over(calibrations.weights(task_of(request))),
+                unit=options.unit or query.unit,
+                strategy=options.strategy or query.strategy,
+                read=read_of(task_of(request), options, is_read_by_default=is_read),
+            )
+            for request, query in zip(requests, queries, strict=True)
+        ]
 
-def _weighted(
-    requests: Sequence[TaskInput], queries: Sequence[Query], calibrations: Calibrations, options: SearchOptions
-) -> list[Query]:
-    """Return the queries with the weights and units in force."""
-    return [
-        replace(
-            query,
-            weights=options.weights_over(calibrations.weights(task_of(request))),
-            unit=options.unit or query.unit,
-            strategy=options.strategy or query.strategy,
-        )
-        for request, query in zip(requests, queries, strict=True)
-    ]
+
+def read_of(task: Task, options: SearchOptions, *, is_read_by_default: bool) -> int:
+    """Return how many passages are read for the task."""
+    if options.read is not None:
+        return options.read
+    return READ[task] if is_read_by_default else 0
 
 
 @dataclass(frozen=True)
@@ -180,6 +192,8 @@ def _acceptance(task: Task, calibrations: Calibrations, options: AnswerOptions) 
         why_not = "probabilities are for the task's own weights; leave the weights out"
     elif options.strategy not in (None, Query.strategy):
         why_not = "probabilities are for the task's own strategy; leave the strategy out"
+    elif options.read not in (None, READ[task]):
+        why_not = f"probabilities are for reading {READ[task]} passages; leave the number out"
     if found is None or why_not is not None:
         if options.threshold:
             raise InvalidOptionError(

@@ -26,6 +26,9 @@ DEFAULT_UNITS: Mapping[Task, Unit] = {
 }
 """What an answer of each task is unless another unit is asked for; probabilities are about this one."""
 
+READ: Mapping[Task, int] = {"question": 5, "slot-filling": 5, "entity-linking": 5, "dialogue": 5}
+"""How many of the best passages are read unless it is said otherwise, with the encoder that the weights are for."""
+
 TURN_DECAY = 0.85
 """Weight of a turn's words against those of the turn after it, where passages are matched."""
 TITLE_DECAY = 0.9

@@ -17,18 +17,23 @@ def find_encoder(name_or_path: str | Path) -> Path | None:
     bundled = _bundled()
     if isinstance(name_or_path, str) and name_or_path in bundled:
         return bundled[name_or_path]
-    path = Path(name_or_path).expanduser() / CONFIG_FILE
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return path.parent if isinstance(config, dict) and "architecture" in config else None
+    path = Path(name_or_path).expanduser()
+    return path if _is_encoder(path) else None
 
 
 def _bundled() -> dict[str, Path]:
     models = resources.files("kbengine").joinpath("models")
-    entries = sorted(models.iterdir(), key=lambda entry: entry.name)
-    return {e.name: Path(str(e)) for e in entries if e.joinpath(CONFIG_FILE).is_file()}
+    paths = (Path(str(entry)) for entry in sorted(models.iterdir(), key=lambda entry: entry.name))
+    return {path.name: path for path in paths if _is_encoder(path)}
+
+
+def _is_encoder(directory: Path) -> bool:
+    """Return whether there is one of our encoders: readers, and others' models, have configurations as well."""
+    try:
+        config = json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and "architecture" in config
 
 
 def locate_encoder(name_or_path: str | Path) -> tuple[str, Path]:

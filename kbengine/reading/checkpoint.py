@@ -16,11 +16,10 @@ from torch import Tensor
 from kbengine.encoders.checkpoint import TOKENIZER_FILE, WEIGHTS_FILE, check_weights
 from kbengine.encoders.config import CONFIG_FILE
 from kbengine.errors import CorruptError, EncoderError, InvalidOptionError
+from kbengine.reading.checkpoint_files import CHECKSUM_FILE
 from kbengine.reading.config import ReaderConfig
 from kbengine.reading.model import CrossEncoder, empty_cross_encoder
 from storage.durable import check_file, write_directory
-
-CHECKSUM_FILE = "checksums.json"
 
 ReaderDType = Literal["float16", "float32"]
 READER_DTYPES: tuple[ReaderDType, ...] = get_args(ReaderDType)
@@ -40,11 +39,6 @@ class ReaderCheckpoint:
         model = empty_cross_encoder(self.config, dropout=dropout)
         model.load_state_dict(dict(self.weights), strict=True, assign=True)
         return model.eval()
-
-
-def is_reader(directory: Path) -> bool:
-    """Return whether the directory holds a reader, as far as its files' names tell."""
-    return (directory / CHECKSUM_FILE).is_file() and (directory / CONFIG_FILE).is_file()
 
 
 def read_reader(directory: Path) -> ReaderCheckpoint:

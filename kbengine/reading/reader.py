@@ -19,6 +19,7 @@ from kbengine.inputs import TaskInput
 from kbengine.reading.checkpoint import ReaderDType, read_reader, write_reader
 from kbengine.reading.config import ReaderConfig
 from kbengine.reading.inputs import Passage, ReaderInput, padded, reader_inputs
+from kbengine.reading.location import find_reader
 from kbengine.reading.model import CrossEncoder
 from kbengine.reading.spans import PassageLogits, best_span, span_probability
 from kbengine.span import Span
@@ -77,10 +78,10 @@ class Reader:
 
     @classmethod
     def load(cls, directory: str | Path, *, device: str = "auto", dtype: DTypeChoice = "auto") -> Reader:
-        """Return the reader in a directory.
+        """Return a bundled reader, or the one in a directory.
 
         Args:
-            directory: what `save` or `kbengine train reader` made.
+            directory: the name of a bundled one, or what `save` or `kbengine train reader` made.
             device: "auto", "cpu", "cuda" or "cuda:1".
             dtype: what it computes in; "auto" is bfloat16 where the hardware has it.
 
@@ -91,7 +92,7 @@ class Reader:
         """
         where = choose_device(device)
         computed_in = choose_dtype(dtype, where)
-        checkpoint = read_reader(Path(directory).expanduser())
+        checkpoint = read_reader(find_reader(directory))
         return cls(
             checkpoint.model(),
             checkpoint.tokenizer_json,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from kbengine.search.aggregation import ScoredPhrases
 from kbengine.search.lexical import LexicalSignal
 from kbengine.search.name_signal import NameSignal
-from kbengine.search.query import Unit
-from kbengine.search.results import Hit
+from kbengine.search.query import Query, Unit
+from kbengine.search.results import Hit, with_reader_part
 from kbengine.search.strategies import Plan
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Pool:
     """What was found so far for one query: phrases of distinct units, their hits, and where each round ended."""
 
     place: int
+    query: Query
     vectors: QueryVectors
     plan: Plan
     unit: Unit
@@ -53,6 +54,8 @@ class Pool:
     keys: set[Hashable] = field(default_factory=set)
     shown: set[Hashable] = field(default_factory=set)
     is_exhausted: bool = False
+    to_read: ScoredPhrases | None = None
+    unread_part: float = 0.0
 
     def wants_more(self, k: int) -> bool:
         """Tell whether there are fewer than `k` answers and more may be found."""
@@ -61,6 +64,8 @@ class Pool:
     def take(self, hits: Sequence[Hit], key_of: KeyOf | None) -> None:
         """Add the hits of a round; one whose answer an earlier round found stays out, and so does what is no answer."""
         of_round: set[Hashable] = set()
+        if self.round_ends and self.unread_part:  # what later rounds find was not read
+            hits = [with_reader_part(hit, self.unread_part) for hit in hits]
         for hit in hits:
             # Several phrases may stand in one sentence: the best of them shows it, once.
             own = (hit.passage.passage_id, hit.span)

@@ -28,19 +28,24 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 MAX_K = 1000
 
-SIGNALS = ("phrase", "passage", "lexical", "sparse", "name")
+MAX_READ = 100
+"""Passages that a reader reads at most for one query: 10 take about a tenth of a second."""
+
+SIGNALS = ("phrase", "passage", "lexical", "sparse", "name", "reader")
 
 
 @dataclass(frozen=True)
 class Weights:
     """The weights of a score's parts.
 
-        score = phrase·(phrase_score + sparse·sparse_score) + passage·passage_score + lexical·bm25 + name·name_score
+        score = phrase·(phrase_score + sparse·sparse_score) + passage·passage_score + lexical·bm25
+                + name·name_score + reader·reader_score
 
     `phrase_score` is `start·q_start + end·q_end` (tens), `passage_score` a cosine (below 1), `bm25` a BM25 sum (tens),
     so the passage weight is naturally large. `sparse_score` is the same sum over sparse vectors, which are trained to
     be added as they are; it is 0 where no sparse rows are stored. `name_score` says from 0 to 1, alike in a small and a
-    large knowledge base, how surely what is asked about is named there. The defaults are those of questions.
+    large knowledge base, how surely what is asked about is named there. `reader_score` is what the reader says of a
+    place in one of the best passages (`kbengine.search.readings`). The defaults are those of questions.
     """
 
     phrase: float = 1.0
@@ -48,6 +53,7 @@ class Weights:
     lexical: float = 2.5
     sparse: float = 0.25
     name: float = 0.0
+    reader: float = 2.0
 
     def __post_init__(self) -> None:
         for name in SIGNALS:
@@ -64,7 +70,7 @@ class SomeWeights:
     """Some of the weights, instead of a task's own; what is None stays the task's.
 
     >>> SomeWeights(lexical=4.0).over(Weights())
-    Weights(phrase=1.0, passage=5.0, lexical=4.0, sparse=0.25, name=0.0)
+    Weights(phrase=1.0, passage=5.0, lexical=4.0, sparse=0.25, name=0.0, reader=2.0)
     """
 
     phrase: float | None = None
@@ -72,6 +78,7 @@ class SomeWeights:
     lexical: float | None = None
     sparse: float | None = None
     name: float | None = None
+    reader: float | None = None
 
     def __post_init__(self) -> None:
         for name in SIGNALS:
@@ -125,6 +132,8 @@ class Query:
         weights: Of the signals.
         unit: What comes back unless the search says otherwise.
         strategy: Where candidates come from unless the search says otherwise.
+        read: How many of the best passages are read unless the search says otherwise.
+        reading: What the reader reads instead of `input`, where another wording is better.
     """
 
     input: TaskInput
@@ -136,6 +145,8 @@ class Query:
     weights: Weights = Weights()
     unit: Unit = "phrase"
     strategy: Strategy = "hybrid"
+    read: int = 0
+    reading: TaskInput | None = None
 
     @classmethod
     def question(cls, text: str) -> Query:
@@ -160,6 +171,7 @@ class SearchOptions:
         encoder: The name of an encoder tuned for the knowledge base; None is the one it was opened with.
         where: A filter over the fields of documents, such as `source = 'manual' and date >= '2020-01-01'`: only
             documents that pass it are searched.
+        read: How many of the best passages a reader reads together with the query, 0 to 100; 0 reads none.
     """
 
     k: int = 10
@@ -173,6 +185,7 @@ class SearchOptions:
     strategy: Strategy | None = None
     encoder: str | None = None
     where: str | None = None
+    read: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MAX_K:
@@ -187,6 +200,11 @@ class SearchOptions:
             raise InvalidOptionError(f"nprobe is {self.nprobe}, wanted 1 or more (or leave it out)")
         if self.max_phrase_tokens is not None and not 1 <= self.max_phrase_tokens <= 64:
             raise InvalidOptionError(f"the longest phrase is {self.max_phrase_tokens} tokens, wanted 1 to 64")
+        is_count = isinstance(self.read, int) and not isinstance(self.read, bool) and 0 <= self.read <= MAX_READ
+        if self.read is not None and not is_count:
+            raise InvalidOptionError(
+                f"read is {self.read!r}, wanted how many of the best passages are read, 0 to {MAX_READ}; 0 reads none"
+            )
         if self.where is not None and not isinstance(self.where, str):
             raise InvalidOptionError(f"the filter is {self.where!r}, wanted a text such as \"source = 'manual'\"")
 

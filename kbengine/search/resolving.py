@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from storage.records import DocumentRecord, PassageRecord
     from storage.snapshot import Snapshot
 
-PARTS = tuple(each.name for each in fields(ScoreParts))
+PARTS = tuple(each.name for each in fields(ScoreParts) if each.name != "reader")
+"""What a phrase is found by; the reader's part comes after it is resolved."""
 
 
 class SnapshotOutdatedError(Exception):
@@ -74,7 +75,7 @@ class Resolver:
             if characters is None:
                 raise SnapshotOutdatedError(snapshot.generation)
             phrase = Span(*characters)
-            span = _unit_span(passage.text, phrase, unit)
+            span = unit_span(passage.text, phrase, unit)
             hits.append(
                 Hit(
                     rank=len(hits) + 1,
@@ -95,7 +96,7 @@ class Resolver:
         return hits
 
 
-def _unit_span(text: str, phrase: Span, unit: Unit) -> Span:
+def unit_span(text: str, phrase: Span, unit: Unit) -> Span:
     """Return the characters of the passage that the unit stands for."""
     if unit == "phrase":
         return phrase

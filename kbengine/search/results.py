@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from kbengine.search.query import Unit
@@ -56,7 +56,10 @@ class PassageRef:
 
 @dataclass(frozen=True)
 class ScoreParts:
-    """The parts of a score, already weighted: they sum to it."""
+    """The parts of a score, already weighted: they sum to it.
+
+    Of a place that the reader found, all but `reader` are those of the best phrase of its passage.
+    """
 
     start: float
     end: float
@@ -64,11 +67,15 @@ class ScoreParts:
     lexical: float
     sparse: float = 0.0
     name: float = 0.0
+    reader: float = 0.0
 
 
 @dataclass(frozen=True)
 class Hit:
-    """One answer: `text` is the unit asked for, `phrase` the best phrase in it (spans are into `passage.text`)."""
+    """One answer: `text` is the unit asked for, `phrase` the best phrase in it (spans are into `passage.text`).
+
+    The token ids are those of the first and the last stored token in the phrase, None where none of them is stored.
+    """
 
     rank: int
     unit: Unit
@@ -78,8 +85,8 @@ class Hit:
     passage: PassageRef
     span: Span
     phrase: Span
-    first_token_id: int
-    last_token_id: int
+    first_token_id: int | None
+    last_token_id: int | None
     parts: ScoreParts | None = None
 
     @property
@@ -98,11 +105,17 @@ class Hit:
             "passage": self.passage.to_json(),
             "span": [self.span.start, self.span.end],
             "phrase": {"text": self.phrase_text, "span": [self.phrase.start, self.phrase.end]},
-            "tokens": [self.first_token_id, self.last_token_id],
+            "tokens": None if self.first_token_id is None else [self.first_token_id, self.last_token_id],
         }
         if self.parts is not None:
             record["parts"] = asdict(self.parts)
         return record
+
+
+def with_reader_part(hit: Hit, part: float) -> Hit:
+    """Return the hit with what the reader says of it, weighted, in its score."""
+    parts = None if hit.parts is None else replace(hit.parts, reader=part)
+    return replace(hit, score=hit.score + part, parts=parts)
 
 
 @dataclass(frozen=True)

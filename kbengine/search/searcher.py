@@ -1,9 +1,9 @@
-"""Search: encode, find candidates by three signals, rescore all phrases in them, aggregate, resolve to text."""
+"""Search: encode, find candidates by three signals, rescore all phrases in them, aggregate, resolve to text, read."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,15 +16,17 @@ from kbengine.search.aggregation import ScoredPhrases, distinct_positions
 from kbengine.search.lexical import lexical_signals
 from kbengine.search.name_signal import name_signals
 from kbengine.search.pool import KeyOf, Pool, QueryVectors
-from kbengine.search.query import MAX_K, Query, SearchOptions, Weights
+from kbengine.search.query import MAX_K, Query, SearchOptions, Unit, Weights
+from kbengine.search.readings import Asked, ranks_documents, read_again
 from kbengine.search.rescoring import score_windows
 from kbengine.search.resolving import Resolver, SnapshotOutdatedError
-from kbengine.search.results import SearchResult
+from kbengine.search.results import Hit, SearchResult
 from kbengine.search.strategies import passages_by_words, plan_of
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder
     from kbengine.encoders.encoder import QueryVectors as EncodedQueries
+    from kbengine.reading.reader import Reader
     from storage.reader import KBReader
     from storage.snapshot import Snapshot
 
@@ -48,9 +50,11 @@ ROUND_GROWTH = 4
 class Searcher:
     """Answers queries from one knowledge base with one encoder; usable from several threads at once."""
 
-    def __init__(self, reader: KBReader, encoder: Encoder) -> None:
+    def __init__(self, reader: KBReader, encoder: Encoder, cross_encoder: Callable[[], Reader] | None = None) -> None:
+        """Search what `reader` shows; `cross_encoder` gives what reads passages, asked for when the first is read."""
         self.reader = self._reader = reader
         self._encoder = encoder
+        self._cross_encoder = cross_encoder
         self._resolver = Resolver(reader)
 
     def search(
@@ -91,7 +95,8 @@ class Searcher:
     ) -> list[SearchResult]:
         """Return the results from the newest snapshot."""
         clock = time.perf_counter
-        timings = {"encode": (clock() - began) * 1e3, "lexical": 0.0, "nearest": 0.0, "rescore": 0.0, "resolve": 0.0}
+        parts = ("lexical", "nearest", "rescore", "resolve", "read")
+        timings = {"encode": (clock() - began) * 1e3, **dict.fromkeys(parts, 0.0)}
         lexical_began = clock()
         snapshot = self._reader.snapshot(options.where)
         plans = [plan_of(options.strategy or query.strategy, options.weights_over(query.weights)) for query in queries]
@@ -107,7 +112,7 @@ class Searcher:
         for i, (query, plan) in enumerate(zip(queries, plans, strict=True)):
             sparse = of_queries[i] if of_queries is not None and plan.weights.sparse > 0 else None
             vectors = QueryVectors(encoded.start[i], encoded.end[i], encoded.passage[i], lexical[i], sparse, names[i])
-            pools.append(Pool(i, vectors, plan, options.unit or query.unit))
+            pools.append(Pool(i, query, vectors, plan, options.unit or query.unit))
         timings["lexical"] = (clock() - lexical_began) * 1e3
         growth = 1
         while wanting := [pool for pool in pools if pool.wants_more(options.k)]:
@@ -159,16 +164,38 @@ class Searcher:
         new = []
         for pool in pools:
             # Several places may be one sentence or one answer; else no more of them are needed than are wanted.
-            most = 4 * MAX_K if pool.unit == "sentence" else MAX_K if key_of is not None else options.k
+            n_wanted = MAX_K if key_of is not None or _reads(pool, options) else options.k
+            most = 4 * MAX_K if pool.unit == "sentence" else n_wanted
             new.append(self._choose(snapshot, pool, options, min(ROUND_PLACES * growth, most), growth))
             pool.is_exhausted |= is_last or len(pool.phrases or ()) >= most
         rescored_at = clock()
         resolved = self._resolver.resolve(snapshot, new, [pool.unit for pool in pools], explain=options.explain)
+        resolved_at = clock()
+        if growth == 1:  # what further rounds find stands after the first round's hits, and is not read
+            self._read(snapshot, pools, resolved, explain=options.explain)
         for pool, hits in zip(pools, resolved, strict=True):
             pool.take(hits, key_of)
         timings["nearest"] += (nearest_at - began) * 1e3
         timings["rescore"] += (rescored_at - nearest_at) * 1e3
-        timings["resolve"] += (clock() - rescored_at) * 1e3
+        timings["resolve"] += (resolved_at - rescored_at) * 1e3
+        timings["read"] += (clock() - resolved_at) * 1e3
+
+    def _read(self, snapshot: Snapshot, pools: Sequence[Pool], resolved: list[list[Hit]], *, explain: bool) -> None:
+        """Put what reading finds in the places of the hits, where passages are to be read."""
+        places = [i for i, pool in enumerate(pools) if pool.to_read is not None and len(pool.to_read)]
+        if not places:
+            return
+        if self._cross_encoder is None:
+            raise StateError("there is no reader to read passages with; set read to 0")
+        some = [pools[i] for i in places]
+        chosen = [pool.to_read for pool in some if pool.to_read is not None]
+        to_read = self._resolver.resolve(snapshot, chosen, [pool.unit for pool in some], explain=explain)
+        asked = [
+            Asked(pool.query.reading or pool.query.input, pool.plan.weights.reader, pool.unit, resolved[i], hits)
+            for i, pool, hits in zip(places, some, to_read, strict=True)
+        ]
+        for i, pool, read in zip(places, some, read_again(self._cross_encoder(), self._reader, asked), strict=True):
+            resolved[i], pool.unread_part = read.hits, read.unread_part
 
     def candidates(
         self,
@@ -282,6 +309,10 @@ class Searcher:
             n_places=n_places,
         )
         together = scored if pool.phrases is None else pool.phrases.followed_by(scored)
+        if growth == 1 and (n_read := _reads(pool, options)):
+            kind: Unit = "document" if ranks_documents(pool.query.input) else "passage"
+            best = distinct_positions(together, snapshot, kind, n_read)
+            pool.to_read = together.take(np.asarray(best, dtype=np.int64))
         positions = distinct_positions(together, snapshot, pool.unit, n_places)
         n_before = 0 if pool.phrases is None else len(pool.phrases)
         pool.phrases = together.take(np.asarray(positions, dtype=np.int64))
@@ -289,6 +320,12 @@ class Searcher:
 
     def _longest(self, options: SearchOptions) -> int:
         return options.max_phrase_tokens or self._encoder.max_phrase_tokens
+
+
+def _reads(pool: Pool, options: SearchOptions) -> int:
+    """Return how many passages are read for a query."""
+    n = pool.query.read if options.read is None else options.read
+    return n if pool.plan.weights.reader > 0 else 0
 
 
 def _distinct(rows: Float32) -> tuple[list[int], list[int]]:

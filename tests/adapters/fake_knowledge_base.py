@@ -61,6 +61,8 @@ class FakeKnowledgeBase:
     def info(self) -> Any:
         return SimpleNamespace(generation=self.generation)
 
+    is_read_by_default = False
+
     def alias_matches(self, name: str) -> list[Any]:
         return []
 

@@ -57,6 +57,8 @@ class ScriptedKnowledgeBase:
     def encoder_for(self, name: str | None = None) -> Any:
         return self.encoder if name is None else SimpleNamespace(fingerprint=name * 8)
 
+    is_read_by_default = False
+
     def alias_matches(self, name: str) -> list[Any]:
         return []
 

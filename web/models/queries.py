@@ -10,7 +10,7 @@ from pydantic import Field
 
 from kbengine.errors import TaskInputError
 from kbengine.inputs import Dialogue, Question, Slot, Task
-from kbengine.search.query import Effort, SearchOptions, SomeWeights, Strategy, Unit
+from kbengine.search.query import MAX_READ, Effort, SearchOptions, SomeWeights, Strategy, Unit
 from kbengine.text_form import mention_of, mentions_of
 from web import limits
 from web.models.base import Body, Filter, Text, Whole
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Offset = Annotated[int, Field(ge=0, le=limits.TEXT_CHARS), Whole]
 Count = Annotated[int, Field(ge=1, le=limits.K), Whole]
+Reads = Annotated[int, Field(ge=0, le=MAX_READ), Whole]
 Lists = Annotated[int, Field(ge=1, le=1 << 20), Whole]
 EncoderName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 PhraseTokens = Annotated[int, Field(ge=1, le=64), Whole]
@@ -40,6 +41,7 @@ class WeightsBody(Body):
     lexical: Weight | None = None
     sparse: Weight | None = Field(None, description="Counts only where sparse vectors are stored.")
     name: Weight | None = Field(None, description="Of the subject or mention being called or standing there as asked.")
+    reader: Weight | None = Field(None, description="Of what the reader says of a place in the passages it reads.")
 
 
 class Options(Body):
@@ -50,6 +52,9 @@ class Options(Body):
     effort: Effort = Field("normal", description="How many candidates are looked at.")
     nprobe: Lists | None = Field(None, description="Clusters probed per segment, instead of effort.")
     strategy: Strategy | None = Field(None, description="Where candidates come from; by default the task's, hybrid.")
+    read: Reads | None = Field(
+        None, description="Best passages that a reader reads together with the query, 0 none; by default what pays."
+    )
     weights: WeightsBody | None = Field(None, description="Of the signals, instead of the task's own.")
     explain: bool = Field(False, description="Give the parts of each score.")
     truncate: bool = Field(False, description="Cut a text that is too long for the encoder instead of refusing it.")

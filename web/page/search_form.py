@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from adapters.tasks.defaults import DEFAULT_UNITS
 from kbengine.errors import InvalidOptionError, TaskInputError
 from kbengine.inputs import END_MENTION, START_MENTION, TASKS, Task
-from kbengine.search.query import EFFORTS, MAX_K, STRATEGIES, UNITS, Effort, Strategy, Unit
+from kbengine.search.query import EFFORTS, MAX_K, MAX_READ, STRATEGIES, UNITS, Effort, Strategy, Unit
 from storage.tuned_files import check_name
 from web.models.queries import TASK_QUERIES, TaskQuery
 from web.page.marked_text import marked_text
@@ -21,7 +21,7 @@ from web.page.marked_text import marked_text
 if TYPE_CHECKING:
     from werkzeug.datastructures import MultiDict
 
-OPTION_NAMES = ("unit", "k", "effort", "threshold", "strategy", "encoder", "where")
+OPTION_NAMES = ("unit", "k", "effort", "threshold", "strategy", "read", "encoder", "where")
 """How is asked, by the names that the address, the API and the engine have for it."""
 _OWN_FIELDS: Mapping[Task, tuple[str, ...]] = {
     "question": ("q",),
@@ -47,6 +47,7 @@ class SearchForm:
         effort: How many candidates are looked at.
         threshold: The probability wanted; None takes the task's own choice.
         strategy: Where candidates come from; None takes the task's own choice.
+        read: How many of the best passages are read; None takes the task's own choice.
         encoder: Name of a tuned query encoder; None is the one that the service was opened with.
         where: A filter over the documents' fields; None searches all.
         problems: What was wrong with the address, for the reader; such fields hold their default.
@@ -63,6 +64,7 @@ class SearchForm:
     effort: Effort = "normal"
     threshold: float | None = None
     strategy: Strategy | None = None
+    read: int | None = None
     encoder: str | None = None
     where: str | None = None
     problems: tuple[str, ...] = ()
@@ -186,10 +188,21 @@ def read_form(parameters: MultiDict[str, str]) -> SearchForm:
         effort=_choice(parameters, "effort", EFFORTS, "normal", problems),
         threshold=threshold,
         strategy=_choice(parameters, "strategy", STRATEGIES, None, problems),
+        read=_passages_read(parameters, problems),
         encoder=encoder or None,
         where=parameters.get("where", "").strip() or None,
         problems=tuple(problems),
     )
+
+
+def _passages_read(parameters: MultiDict[str, str], problems: list[str]) -> int | None:
+    text = parameters.get("read", "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_READ:
+        return int(text)
+    problems.append(f"the number of passages read is {text[:20]!r}, wanted 0 to {MAX_READ}")
+    return None
 
 
 def _choice(parameters: MultiDict[str, str], name: str, choices: Any, default: Any, problems: list[str]) -> Any:

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from adapters.tasks.defaults import DEFAULT_UNITS
 from adapters.tasks.relations import RelationTable
 from kbengine.inputs import Mention, Task
-from kbengine.search.query import EFFORTS, UNITS, Strategy
+from kbengine.search.query import EFFORTS, MAX_READ, UNITS, Strategy
 from storage.errors import UsageError
 from storage.tuned_files import list_tuned
 from web import limits
@@ -126,6 +126,7 @@ def choices_of(form: SearchForm, service: Service) -> dict[str, Any]:
         "strategies": [(strategy or "", *words) for strategy, words in STRATEGY_NAMES.items()],
         "encoders": [("", "Default", ""), *((name, name, "") for name in tuned)] if tuned else [],
         "max_k": limits.K,
+        "max_read": MAX_READ,
         "is_calibrated": form.task in service.engine.answerer.calibrations.tasks,
     }
 

@@ -14,7 +14,8 @@ from kbengine.encoders.config import QueryLimits
 from kbengine.encoders.location import find_encoder
 from kbengine.encoders.pretrained import PretrainedBert, read_pretrained
 from kbengine.learning.loop.options import require
-from kbengine.reading.checkpoint import is_reader, read_reader
+from kbengine.reading.checkpoint import read_reader
+from kbengine.reading.checkpoint_files import is_reader
 from kbengine.reading.config import ReaderConfig
 from kbengine.reading.model import CrossEncoder, build_cross_encoder
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from kbengine.errors import CorruptError, EncoderError, InvalidOptionError
-from kbengine.reading.checkpoint import is_reader, read_reader, write_reader
+from kbengine.reading.checkpoint import read_reader, write_reader
+from kbengine.reading.checkpoint_files import is_reader
 from kbengine.reading.config import ReaderConfig
 from kbengine.reading.reader import Reader
 from tests.tiny_encoder import tiny_tokenizer_json, write_tiny_encoder

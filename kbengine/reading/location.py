@@ -1,0 +1,36 @@
+"""Where readers are: bundled with the package, or in a directory."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from kbengine.errors import EncoderError
+from kbengine.reading.checkpoint_files import is_reader
+
+DEFAULT_READER = "minilm-reader"
+
+
+def find_reader(name_or_path: str | Path) -> Path:
+    """Return the directory of a bundled reader, or of one in a directory.
+
+    Raises:
+        EncoderError: there is none.
+    """
+    bundled = bundled_readers()
+    if isinstance(name_or_path, str) and name_or_path in bundled:
+        return bundled[name_or_path]
+    directory = Path(name_or_path).expanduser()
+    if is_reader(directory):
+        return directory
+    raise EncoderError(
+        f"there is no reader {str(name_or_path)!r}: it is neither bundled (those are: {', '.join(bundled) or 'none'}) "
+        f"nor a directory that 'kbengine train reader' made ({directory.absolute()}); give one of these"
+    )
+
+
+def bundled_readers() -> dict[str, Path]:
+    """Return the directories of the readers that come with the package, by name."""
+    models = resources.files("kbengine").joinpath("models")
+    paths = (Path(str(entry)) for entry in sorted(models.iterdir(), key=lambda entry: entry.name))
+    return {path.name: path for path in paths if is_reader(path)}

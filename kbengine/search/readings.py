@@ -1,0 +1,171 @@
+"""Reading before answering: the best passages of a search, read together with the query by a cross-encoder.
+
+A question or slot is answered by spans. The score of a span is the search score of its passage, that of the best phrase
+found there, and, weighted, how much better the reader likes the span than "no answer here" and how well the passage
+fits. Mentions and dialogues are answered by documents, which are ranked: what the reader says of one of its passages
+counts for all that was found in it. What was not read is scored as if it read no better than the worst that was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbengine.encoders.encoder import PassageText
+from kbengine.inputs import Dialogue, Mention, TaskInput
+from kbengine.reading.spans import PassageLogits, best_spans
+from kbengine.search.query import Unit
+from kbengine.search.resolving import unit_span
+from kbengine.search.results import Hit, with_reader_part
+from kbengine.span import Span
+
+if TYPE_CHECKING:
+    from kbengine.reading.reader import Reader
+    from storage.reader import KBReader
+    from storage.records import PassageRecord
+
+SPANS_OF_A_PASSAGE = 5
+"""Places offered from each passage that was read, besides the phrases found in it."""
+RELEVANCE_WEIGHT = 1.0
+"""Of the passage's relevance beside a span's lead over "no answer here": both are log odds."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query whose best passages are read.
+
+    Attributes:
+        input: What the reader reads of it.
+        weight: Of what the reader says.
+        unit: What a hit is.
+        hits: What the search found, best first.
+        to_read: The best hit of each passage to read; one a document where documents are ranked.
+    """
+
+    input: TaskInput
+    weight: float
+    unit: Unit
+    hits: Sequence[Hit]
+    to_read: Sequence[Hit]
+
+
+def ranks_documents(asked: TaskInput) -> bool:
+    """Return whether documents are ranked for it rather than spans read."""
+    return isinstance(asked, Mention | Dialogue)
+
+
+class Read(NamedTuple):
+    """The hits of a query after reading, best first, and the part of the score of what was not read."""
+
+    hits: list[Hit]
+    unread_part: float
+
+
+def read_again(reader: Reader, records: KBReader, asked: Sequence[Asked]) -> list[Read]:
+    """Return the hits of each query after reading: what each would get alone.
+
+    Args:
+        reader: the cross-encoder.
+        records: where the passages' tokens, and the first passages of documents, are looked up.
+        asked: the queries.
+    """
+    texts = [_texts(each, records) for each in asked]
+    queries = [each.input for each in asked for _ in each.to_read]
+    together = [text for some in texts for text in some]
+    logits = iter(reader.logits(queries, together, truncate=True) if together else [])
+    found: list[Read] = []
+    for each in asked:
+        read = [(hit, next(logits)) for hit in each.to_read]
+        is_ranked = ranks_documents(each.input)
+        found.append(_ranked(each, read) if is_ranked else _answered(each, read, reader, records))
+    return found
+
+
+def _texts(asked: Asked, records: KBReader) -> list[PassageText]:
+    """Return the passages to read: those of the hits; of a document that may be meant, its first."""
+    firsts: dict[str, str] = {}
+    if isinstance(asked.input, Mention):
+        firsts = records.first_passages([hit.document.doc_id for hit in asked.to_read])
+    return [PassageText(hit.document.title, firsts.get(hit.document.doc_id, hit.passage.text)) for hit in asked.to_read]
+
+
+def _ranked(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]]) -> Read:
+    """Return the hits, the relevance of each document added to all that was found in it."""
+    relevance = {hit.document.doc_id: logits.relevance for hit, logits in read}
+    floor = min(relevance.values())
+    parts = (asked.weight * relevance.get(hit.document.doc_id, floor) for hit in asked.hits)
+    hits = [with_reader_part(hit, part) for hit, part in zip(asked.hits, parts, strict=True)]
+    return Read(_in_order(hits), asked.weight * floor)
+
+
+def _answered(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]], reader: Reader, records: KBReader) -> Read:
+    """Return the places that the reader and the search found, those of overlapping phrases that score best."""
+    stored = records.passages([hit.passage.passage_id for hit, _ in read])
+    logits_of = {hit.passage.passage_id: logits for hit, logits in read}
+    hits: list[Hit] = []
+    best_said: list[float] = []
+    for hit, logits in read:
+        longest = reader.config.max_answer_tokens
+        spans = best_spans(logits.start, logits.end, max_tokens=longest, n=SPANS_OF_A_PASSAGE)
+        best_said += [_said(logits, span.score) for span in spans[:1]]
+        record = stored.get(hit.passage.passage_id)
+        for span in spans:
+            place = Span(int(logits.starts[span.first]), int(logits.ends[span.last]))
+            hits.append(_found(hit, place, asked, _said(logits, span.score), record))
+    floor = min(best_said, default=0.0)
+    for hit in asked.hits:
+        logits_here = logits_of.get(hit.passage.passage_id)
+        said = floor if logits_here is None else _said(logits_here, _score_at(logits_here, hit.phrase))
+        hits.append(with_reader_part(hit, asked.weight * said))
+    return Read(_distinct(_in_order(hits), asked.unit), asked.weight * floor)
+
+
+def _said(logits: PassageLogits, span_score: float) -> float:
+    return span_score - logits.no_answer + RELEVANCE_WEIGHT * logits.relevance
+
+
+def _score_at(logits: PassageLogits, span: Span) -> float:
+    """Return start + end logit of the tokens that the characters begin and end with; the lowest where there is none."""
+    first = int(logits.ends.searchsorted(span.start, side="right"))
+    last = int(logits.starts.searchsorted(span.end)) - 1
+    if not 0 <= first <= last < len(logits.start):
+        return float(logits.start.min(initial=0.0) + logits.end.min(initial=0.0))
+    return float(logits.start[first] + logits.end[last])
+
+
+def _found(best: Hit, phrase: Span, asked: Asked, said: float, stored: PassageRecord | None) -> Hit:
+    """Return the place in a passage that the reader found; what the search says of it is what it says of `best`."""
+    text = best.passage.text
+    span = unit_span(text, phrase, asked.unit)
+    tokens = stored.tokens_within(phrase.start, phrase.end) if stored is not None else None
+    hit = replace(
+        best,
+        text=best.text if asked.unit == "document" else text[span.start : span.end],
+        span=span,
+        phrase=phrase,
+        first_token_id=tokens[0] if tokens else None,
+        last_token_id=tokens[1] if tokens else None,
+    )
+    return with_reader_part(hit, asked.weight * said)
+
+
+def _in_order(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits best first; of equal ones those that were found first."""
+    return sorted(hits, key=lambda hit: -hit.score)
+
+
+def _distinct(hits: Sequence[Hit], unit: Unit) -> list[Hit]:
+    """Return the hits without those whose phrase overlaps a better one's, or that show a unit shown before."""
+    taken: dict[int, list[Span]] = {}
+    shown: set[tuple[int, Span] | str] = set()
+    kept = []
+    for hit in hits:
+        own = hit.document.doc_id if unit == "document" else (hit.passage.passage_id, hit.span)
+        spans = taken.setdefault(hit.passage.passage_id, [])
+        if own in shown or any(hit.phrase.start < span.end and span.start < hit.phrase.end for span in spans):
+            continue
+        shown.add(own)
+        spans.append(hit.phrase)
+        kept.append(hit)
+    return kept
