@@ -15,7 +15,7 @@ from kbengine.corpus.plain import parse_plain
 from kbengine.encoders.agreement import agreeing_encoder
 from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.errors import EncoderMismatchError
-from kbengine.reading.location import DEFAULT_READER
+from kbengine.reading.location import DEFAULT_READER, has_reader
 from kbengine.search.query import Query, SearchOptions
 from storage.alias_records import NewAlias
 
@@ -210,7 +210,7 @@ class KnowledgeBase:
     @property
     def is_read_by_default(self) -> bool:
         """Return whether passages are read unless it is turned off: with the encoder that the weights are for."""
-        return self._reader.settings.encoder_name == DEFAULT_ENCODER
+        return self._reader.settings.encoder_name == DEFAULT_ENCODER and has_reader(self._options.reader)
 
     def encoder_for(self, name: str | None = None) -> Encoder:
         """Return the encoder that answers: the tuned one of the name as it is stored now, or the default.

@@ -29,6 +29,11 @@ def find_reader(name_or_path: str | Path) -> Path:
     )
 
 
+def has_reader(name_or_path: str | Path) -> bool:
+    """Return whether there is a reader of that name, or in that directory."""
+    return name_or_path in bundled_readers() or is_reader(Path(name_or_path).expanduser())
+
+
 def bundled_readers() -> dict[str, Path]:
     """Return the directories of the readers that come with the package, by name."""
     models = resources.files("kbengine").joinpath("models")
