@@ -20,6 +20,7 @@ from storage.catalog import document_record, live_document_rows, live_ids_of, op
 from storage.database import translated
 from storage.errors import InvalidOptionError, UnknownDocumentError
 from storage.information import KBInfo, gather_info
+from storage.known_names import known_names
 from storage.links import names_of_documents
 from storage.records import DocumentRecord, PassageRecord
 from storage.where_sql import matching_documents, where_clause
@@ -105,6 +106,11 @@ class RecordReader:
             statement = select(table).where(table.c.passage_id.in_(first.group_by(table.c.document_id)))
             found = [passage_record(row) for row in connection.execute(statement).mappings()]
         return {of_document[passage.document_id]: passage.text for passage in found}
+
+    def known_names(self, names: Collection[str]) -> frozenset[str]:
+        """Return those that are a live document's title, its qualifier aside, or alias, letter for letter."""
+        with translated(self.path), self._engine.connect() as connection:
+            return known_names(connection, names)
 
     def document_names(self, document_id: int) -> DocumentNames:
         """Return the aliases that a document was given, and its links, as they can be given again."""

@@ -18,7 +18,7 @@ TERMS_VERSION = "1"
 SPOTTED_NAME_WORDS = 5
 """Longest title, in words, that is spotted in running text."""
 
-_STOP_WORDS = frozenset(
+STOP_WORDS = frozenset(
     """
     a about above after again all also am an and any are as at be because been before being below between both but
     by can could did do does doing down during each few for from further had has have having he her here hers him
@@ -28,6 +28,7 @@ _STOP_WORDS = frozenset(
     your yours
     """.split()  # noqa: SIM905 - a list of 150 quoted words is unreadable
 )
+"""English words that say nothing by themselves, as `plain_words` writes them."""
 # Vowel points and accents: Latin, Greek and Cyrillic combining marks, Hebrew points, Arabic harakat.
 _MARKS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u065f\u0670]")
 _CONTRACTION = re.compile(r"n?'(?:s|t|d|m|ll|re|ve)\b")
@@ -47,8 +48,8 @@ _stemmers = threading.local()  # a stemmer object is not safe in two threads at 
 
 def terms_of(text: str) -> list[str]:
     """Return the text's terms in order, with repetitions; a text of stop words only keeps them ("The Who")."""
-    words = _words_of(text)
-    kept = [word for word in words if word not in _STOP_WORDS]
+    words = plain_words(text)
+    kept = [word for word in words if word not in STOP_WORDS]
     return [_stem(word) for word in kept or words]
 
 
@@ -59,7 +60,7 @@ def title_terms(title: str) -> list[str]:
     "Lincoln, Nebraska" are also "mercury" and "lincoln". They are no words of the text: other queries never meet them.
     """
     words = [_TITLE_WORD + term for term in dict.fromkeys(terms_of(title))]
-    names = [name_term(name) for name in names_of_title(title) if _words_of(name)]
+    names = [name_term(name) for name in names_of_title(title) if plain_words(name)]
     return words + list(dict.fromkeys(names))
 
 
@@ -75,7 +76,7 @@ def title_word_terms(text: str) -> list[str]:
 
 def name_term(name: str) -> str:
     """Return the term that finds titles which are this name as a whole; case, accents and punctuation do not count."""
-    return _TITLE_NAME + " ".join(_words_of(name))
+    return _TITLE_NAME + " ".join(plain_words(name))
 
 
 def spotted_name_terms(text: str) -> list[str]:
@@ -83,8 +84,8 @@ def spotted_name_terms(text: str) -> list[str]:
 
     Runs of stop words alone are left out ("It", "Her"): as titles they are rare, as words they are everywhere.
     """
-    words = _words_of(text)
-    is_content = [word not in _STOP_WORDS for word in words]
+    words = plain_words(text)
+    is_content = [word not in STOP_WORDS for word in words]
     runs = dict.fromkeys(
         " ".join(words[start : start + n])
         for n in range(1, SPOTTED_NAME_WORDS + 1)
@@ -105,7 +106,8 @@ def term_hash(term: str) -> int:
     return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def _words_of(text: str) -> list[str]:
+def plain_words(text: str) -> list[str]:
+    """Return the text's words as terms are made of them: lower case, accents and contractions ("'s") left out."""
     text = text.lower()
     if not text.isascii():
         folded = _MARKS.sub("", unicodedata.normalize("NFKD", text))

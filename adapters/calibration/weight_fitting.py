@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.tasks.evidence import trimmed_span
 from kbengine.corpus.normalise import norm
 from kbengine.search.query import Weights
 from kbengine.search.results import Hit
@@ -119,8 +118,7 @@ def candidates_of(
         of_phrase = hit.parts.start + hit.parts.end + hit.parts.sparse + hit.parts.name
         parts.append((of_phrase, hit.parts.passage, hit.parts.lexical))
         pages.append(numbers.setdefault(hit.document.doc_id, len(numbers)))
-        span = trimmed_span(hit.passage.text, hit.phrase)
-        is_answer.append(bool(wanted) and norm(hit.passage.text[span.start : span.end]) in wanted)
+        is_answer.append(bool(wanted) and norm(hit.phrase_text) in wanted)
     scores = np.asarray(parts, dtype=np.float32).reshape(-1, 3)
     evidence = tuple(
         tuple(numbers.get(page, -1 - i) for i, page in enumerate(dict.fromkeys(ids))) for ids in gold_pages

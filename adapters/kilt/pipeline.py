@@ -21,12 +21,12 @@ from adapters.kilt.records import TaskRecord, read_gold
 from adapters.kilt.scoring import Scores, score_files
 from adapters.kilt.submission import Prediction, SubmissionWriter
 from adapters.tasks.defaults import PHRASE_TASKS
-from adapters.tasks.evidence import trimmed_span
 from adapters.tasks.provenance import PageProvenance
 from adapters.tasks.queries import task_query
 from kbengine.errors import InvalidOptionError, TaskInputError
 from kbengine.inputs import Task
 from kbengine.progress import NoProgress, ProgressSink
+from kbengine.search.boundaries import trimmed_span
 from kbengine.search.in_halves import in_halves
 from kbengine.search.query import MAX_K, Query, Weights
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from adapters.tasks.evidence import trimmed_span
 from kbengine.corpus.normalise import norm
 from kbengine.search.query import Unit
 from kbengine.search.results import Hit
@@ -38,11 +37,11 @@ def answer_key(unit: Unit, hit: Hit) -> str | None:
     """Return what hits of `searched_unit(unit)` that are one answer have in common; None for one that is no answer.
 
     Phrases are one answer when they are equal after KILT's normalisation (case, ASCII punctuation and English articles
-    do not count); those of nothing but punctuation are none. Documents are one answer by their id. Sentences and
+    do not count). Documents are one answer by their id. Sentences and
     passages stay as they are.
     """
     if unit == "phrase":
-        text = _trimmed(hit)
+        text = hit.phrase_text
         return norm(text) or text.casefold() or None  # "The The" and "?!" normalise to nothing
     if unit == "document":
         return hit.document.doc_id
@@ -59,14 +58,9 @@ def groups_of(unit: Unit, hits: Iterable[Hit]) -> list[Group]:
     return [Group(_text(unit, places), tuple(places)) for places in members.values()]
 
 
-def _trimmed(hit: Hit) -> str:
-    span = trimmed_span(hit.passage.text, hit.phrase)
-    return hit.passage.text[span.start : span.end]
-
-
 def _text(unit: Unit, places: Sequence[Hit]) -> str:
     if unit == "phrase":
-        return _best_cased([_trimmed(hit) for hit in places])
+        return _best_cased([hit.phrase_text for hit in places])
     return places[0].document.title if unit == "document" else places[0].text
 
 

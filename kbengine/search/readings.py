@@ -2,7 +2,7 @@
 
 A question or slot is answered by spans. The score of a span is the search score of its passage, that of the best phrase
 found there, and, weighted, how much better the reader likes the span than "no answer here" and how well the passage
-fits. Mentions and dialogues are answered by documents, which are ranked: what the reader says of one of its passages
+fits. Spans keep to `kbengine.search.boundaries` as phrases do. Mentions and dialogues are answered by documents, which are ranked: what the reader says of one of its passages
 counts for all that was found in it. What was not read is scored as if it read no better than the worst that was.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbengine.encoders.encoder import PassageText
 from kbengine.inputs import Dialogue, Mention, TaskInput
 from kbengine.reading.spans import PassageLogits, best_spans
+from kbengine.search.boundaries import Place, bounded_spans, trimmed_span
 from kbengine.search.query import Unit
 from kbengine.search.resolving import unit_span
 from kbengine.search.results import Hit, with_reader_part
@@ -105,20 +106,40 @@ def _answered(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]], reader: R
     logits_of = {hit.passage.passage_id: logits for hit, logits in read}
     hits: list[Hit] = []
     best_said: list[float] = []
-    for hit, logits in read:
-        longest = reader.config.max_answer_tokens
-        spans = best_spans(logits.start, logits.end, max_tokens=longest, n=SPANS_OF_A_PASSAGE)
-        best_said += [_said(logits, span.score) for span in spans[:1]]
+    for (hit, logits), spans in zip(read, _spans(read, reader.config.max_answer_tokens, records), strict=True):
+        best_said += [_said(logits, score) for _, score in spans[:1]]
         record = stored.get(hit.passage.passage_id)
-        for span in spans:
-            place = Span(int(logits.starts[span.first]), int(logits.ends[span.last]))
-            hits.append(_found(hit, place, asked, _said(logits, span.score), record))
+        hits += [_found(hit, place, asked, _said(logits, score), record) for place, score in spans]
     floor = min(best_said, default=0.0)
     for hit in asked.hits:
         logits_here = logits_of.get(hit.passage.passage_id)
         said = floor if logits_here is None else _said(logits_here, _score_at(logits_here, hit.phrase))
         hits.append(with_reader_part(hit, asked.weight * said))
     return Read(_distinct(_in_order(hits), asked.unit), asked.weight * floor)
+
+
+def _spans(
+    read: Sequence[tuple[Hit, PassageLogits]], max_tokens: int, records: KBReader
+) -> list[list[tuple[Span, float]]]:
+    """Return the best spans of each passage that may be shown, best first, with start + end logit of each."""
+    places: list[Place] = []
+    scores: list[list[float]] = []
+    for hit, logits in read:
+        spans = best_spans(logits.start, logits.end, max_tokens=max_tokens, n=2 * SPANS_OF_A_PASSAGE)
+        scores.append([span.score for span in spans])
+        for span in spans:
+            place = Span(int(logits.starts[span.first]), int(logits.ends[span.last]))
+            places.append(Place(hit.document.title, hit.passage.text, place))
+    bounded = iter(zip(places, bounded_spans(records, places), strict=True))
+    found: list[list[tuple[Span, float]]] = []
+    for (_, logits), own in zip(read, scores, strict=True):
+        kept = []
+        for score, (place, span) in zip(own, bounded, strict=False):
+            if span is not None:
+                is_whole = span == trimmed_span(place.text, place.span)
+                kept.append((span, score if is_whole else _score_at(logits, span)))
+        found.append(sorted(kept, key=lambda each: -each[1])[:SPANS_OF_A_PASSAGE])
+    return found
 
 
 def _said(logits: PassageLogits, span_score: float) -> float:

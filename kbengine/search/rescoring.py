@@ -44,8 +44,8 @@ def score_windows(
     """
     ranges = candidate_ranges(snapshot, token_rows, passages, max_phrase_tokens=max_phrase_tokens)
     rows, range_numbers = expand_ranges(ranges.first, ranges.stop)
-    start, end = _inner_products(snapshot, rows, vectors)
-    sparse = _sparse_products(snapshot, rows, vectors, weights)
+    start, end = inner_products(snapshot, rows, vectors)
+    sparse = sparse_products(snapshot, rows, vectors, weights)
     stops = np.cumsum(ranges.stop - ranges.first)
     best = best_phrases(
         start,
@@ -91,7 +91,7 @@ def score_windows(
     return rank_phrases(scored, max(4096, 32 * n_places))
 
 
-def _sparse_products(
+def sparse_products(
     snapshot: Snapshot, rows: Int64, vectors: QueryVectors, weights: Weights
 ) -> tuple[Float32, Float32] | None:
     """Return the rows' weighted sparse scores as starts and ends, both float32 (r,); None where they do not count."""
@@ -101,7 +101,7 @@ def _sparse_products(
     return start * np.float32(weights.sparse), end * np.float32(weights.sparse)
 
 
-def _inner_products(snapshot: Snapshot, rows: Int64, vectors: QueryVectors) -> tuple[Float32, Float32]:
+def inner_products(snapshot: Snapshot, rows: Int64, vectors: QueryVectors) -> tuple[Float32, Float32]:
     """Return start·q_start and end·q_end of the rows, both float32 (r,), in blocks of bounded memory."""
     targets = np.stack([vectors.start, vectors.end], axis=1)  # (d, 2)
     scores = np.empty((len(rows), 2), dtype=np.float32)

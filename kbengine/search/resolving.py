@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from kbengine.corpus.sentences import covering_sentence, sentence_spans
 from kbengine.search.aggregation import ScoredPhrases
+from kbengine.search.boundaries import Place
+from kbengine.search.pool import Pool
 from kbengine.search.query import Unit
+from kbengine.search.replacing import Texts, replaced
 from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts
 from kbengine.span import Span
 
 if TYPE_CHECKING:
     from storage.reader import KBReader
-    from storage.records import DocumentRecord, PassageRecord
     from storage.snapshot import Snapshot
 
 PARTS = tuple(each.name for each in fields(ScoreParts) if each.name != "reader")
@@ -26,7 +28,7 @@ class SnapshotOutdatedError(Exception):
 
 
 class Resolver:
-    """Turns chosen phrases into hits; one look-up of passages and one of documents for a whole batch."""
+    """Turns chosen phrases into hits; one look-up of texts for a whole batch."""
 
     def __init__(self, reader: KBReader) -> None:
         self._reader = reader
@@ -34,66 +36,74 @@ class Resolver:
     def resolve(
         self,
         snapshot: Snapshot,
+        pools: Sequence[Pool],
         chosen: Sequence[ScoredPhrases],
-        units: Sequence[Unit],
         *,
+        max_phrase_tokens: int | None,
         explain: bool,
     ) -> list[list[Hit]]:
-        """Return the hits of each query, in the order of its phrases, with the parts of their scores for `explain`.
+        """Return the hits of each query, best first, with the parts of their scores for `explain`.
+
+        Phrases have no stray punctuation, and those that may not be shown give way (`kbengine.search.replacing`) to
+        others of up to `max_phrase_tokens`; with None they stay.
 
         Raises:
             SnapshotOutdatedError: a compaction has forgotten documents of the snapshot, or a filter tokens; search a
                 newer one.
         """
         passage_ids = {int(p) for phrases in chosen for p in snapshot.passage_ids[phrases.passages]}
-        passages, documents = self._reader.passages_with_documents(sorted(passage_ids))
-        if len(passages) < len(passage_ids):
+        texts = Texts(*self._reader.passages_with_documents(sorted(passage_ids)))
+        if len(texts.passages) < len(passage_ids):
             raise SnapshotOutdatedError(snapshot.generation)
+        shown = chosen
+        if max_phrase_tokens is not None:
+            places = [_places(snapshot, phrases, texts) for phrases in chosen]
+            shown = replaced(snapshot, self._reader, texts, pools, chosen, places, max_phrase_tokens=max_phrase_tokens)
         return [
-            self._hits(snapshot, phrases, unit, passages, documents, explain=explain)
-            for phrases, unit in zip(chosen, units, strict=True)
+            _hits(snapshot, phrases, pool.unit, texts, explain=explain)
+            for phrases, pool in zip(shown, pools, strict=True)
         ]
 
-    def _hits(
-        self,
-        snapshot: Snapshot,
-        phrases: ScoredPhrases,
-        unit: Unit,
-        passages: dict[int, PassageRecord],
-        documents: dict[int, DocumentRecord],
-        *,
-        explain: bool,
-    ) -> list[Hit]:
-        hits: list[Hit] = []
-        first_tokens = snapshot.token_ids_of_rows(phrases.first_rows)
-        last_tokens = snapshot.token_ids_of_rows(phrases.last_rows)
-        for i in range(len(phrases)):
-            passage = passages[int(snapshot.passage_ids[phrases.passages[i]])]
-            document = documents[passage.document_id]
-            first, last = int(first_tokens[i]), int(last_tokens[i])
-            characters = passage.characters(first, last)
-            if characters is None:
-                raise SnapshotOutdatedError(snapshot.generation)
-            phrase = Span(*characters)
-            span = unit_span(passage.text, phrase, unit)
-            hits.append(
-                Hit(
-                    rank=len(hits) + 1,
-                    unit=unit,
-                    text=document.title if unit == "document" else passage.text[span.start : span.end],
-                    score=float(phrases.score[i]),
-                    document=DocumentRef(document.doc_id, document.title, document.url, document.meta),
-                    passage=PassageRef(
-                        passage.passage_id, passage.ordinal, passage.text, passage.section, passage.char_offset
-                    ),
-                    span=span,
-                    phrase=phrase,
-                    first_token_id=first,
-                    last_token_id=last,
-                    parts=ScoreParts(**{name: float(getattr(phrases, name)[i]) for name in PARTS}) if explain else None,
-                )
+
+def _places(snapshot: Snapshot, phrases: ScoredPhrases, texts: Texts) -> list[Place]:
+    """Return the trimmed characters of each phrase."""
+    first_tokens = snapshot.token_ids_of_rows(phrases.first_rows).tolist()
+    last_tokens = snapshot.token_ids_of_rows(phrases.last_rows).tolist()
+    places = []
+    for passage_id, first, last in zip(
+        snapshot.passage_ids[phrases.passages].tolist(), first_tokens, last_tokens, strict=True
+    ):
+        characters = texts.passages[passage_id].characters(first, last)
+        if characters is None:
+            raise SnapshotOutdatedError(snapshot.generation)
+        places.append(texts.place(passage_id, Span(*characters)))
+    return places
+
+
+def _hits(snapshot: Snapshot, phrases: ScoredPhrases, unit: Unit, texts: Texts, *, explain: bool) -> list[Hit]:
+    hits: list[Hit] = []
+    first_tokens = snapshot.token_ids_of_rows(phrases.first_rows)
+    last_tokens = snapshot.token_ids_of_rows(phrases.last_rows)
+    for i, (_, text, phrase) in enumerate(_places(snapshot, phrases, texts)):
+        passage = texts.passages[int(snapshot.passage_ids[phrases.passages[i]])]
+        document = texts.documents[passage.document_id]
+        span = unit_span(text, phrase, unit)
+        hits.append(
+            Hit(
+                rank=len(hits) + 1,
+                unit=unit,
+                text=document.title if unit == "document" else text[span.start : span.end],
+                score=float(phrases.score[i]),
+                document=DocumentRef(document.doc_id, document.title, document.url, document.meta),
+                passage=PassageRef(passage.passage_id, passage.ordinal, text, passage.section, passage.char_offset),
+                span=span,
+                phrase=phrase,
+                first_token_id=int(first_tokens[i]),
+                last_token_id=int(last_tokens[i]),
+                parts=ScoreParts(**{name: float(getattr(phrases, name)[i]) for name in PARTS}) if explain else None,
             )
-        return hits
+        )
+    return hits
 
 
 def unit_span(text: str, phrase: Span, unit: Unit) -> Span:

@@ -163,13 +163,14 @@ class Searcher:
         nearest_at = clock()
         new = []
         for pool in pools:
-            # Several places may be one sentence or one answer; else no more of them are needed than are wanted.
-            n_wanted = MAX_K if key_of is not None or _reads(pool, options) else options.k
-            most = 4 * MAX_K if pool.unit == "sentence" else n_wanted
+            # Several places may be one sentence; some may not be shown.
+            most = 4 * MAX_K if pool.unit == "sentence" else MAX_K if key_of is not None else 2 * MAX_K
             new.append(self._choose(snapshot, pool, options, min(ROUND_PLACES * growth, most), growth))
             pool.is_exhausted |= is_last or len(pool.phrases or ()) >= most
         rescored_at = clock()
-        resolved = self._resolver.resolve(snapshot, new, [pool.unit for pool in pools], explain=options.explain)
+        resolved = self._resolver.resolve(
+            snapshot, pools, new, max_phrase_tokens=self._longest(options), explain=options.explain
+        )
         resolved_at = clock()
         if growth == 1:  # what further rounds find stands after the first round's hits, and is not read
             self._read(snapshot, pools, resolved, explain=options.explain)
@@ -189,7 +190,7 @@ class Searcher:
             raise StateError("there is no reader to read passages with; set read to 0")
         some = [pools[i] for i in places]
         chosen = [pool.to_read for pool in some if pool.to_read is not None]
-        to_read = self._resolver.resolve(snapshot, chosen, [pool.unit for pool in some], explain=explain)
+        to_read = self._resolver.resolve(snapshot, some, chosen, max_phrase_tokens=None, explain=explain)
         asked = [
             Asked(pool.query.reading or pool.query.input, pool.plan.weights.reader, pool.unit, resolved[i], hits)
             for i, pool, hits in zip(places, some, to_read, strict=True)

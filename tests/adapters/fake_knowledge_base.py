@@ -11,6 +11,7 @@ from typing import Any
 
 from kbengine.errors import EmptyQueryError
 from kbengine.inputs import Dialogue, Mention, Question, Slot
+from kbengine.search.boundaries import trimmed_span
 from kbengine.search.query import Query, SearchOptions
 from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts, SearchResult
 from kbengine.span import Span
@@ -34,7 +35,7 @@ def hit(
         "document": DocumentRef(doc_id, title, None),
         "passage": PassageRef(rank, 3, PASSAGE),
         "span": Span(0, len(PASSAGE)),
-        "phrase": Span(start, start + len(phrase)),
+        "phrase": trimmed_span(PASSAGE, Span(start, start + len(phrase))),
         "first_token_id": 0,
         "last_token_id": 0,
         "parts": ScoreParts(9.0 - rank, 0.0, 0.0, 0.0),

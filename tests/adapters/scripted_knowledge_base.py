@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kbengine.errors import EmptyQueryError
+from kbengine.search.boundaries import trimmed_span
 from kbengine.search.query import Query, SearchOptions
 from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts, SearchResult
 from kbengine.span import Span
@@ -117,7 +118,7 @@ def _rounds(found: Sequence[Hit], k: int, key_of: Callable[[Hit], Any]) -> tuple
 
 def _hit(rank: int, unit: Any, place: Place, query: Query) -> Hit:
     start = place.text.index(place.phrase)
-    phrase = Span(start, start + len(place.phrase))
+    phrase = trimmed_span(place.text, Span(start, start + len(place.phrase)))
     weights = query.weights
     return Hit(
         rank=rank,

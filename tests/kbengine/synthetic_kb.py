@@ -83,18 +83,20 @@ class WordEncoder(VectorEncoder):
         )
 
 
-def random_document(rng: np.random.Generator, doc_id: str, *, n_passages: int = 3, keep: float = 0.7) -> NewDocument:
-    """Return a document of words with a random vector for each kept word."""
+def random_document(
+    rng: np.random.Generator, doc_id: str, *, n_passages: int = 3, keep: float = 0.7, parted_by: str = ". "
+) -> NewDocument:
+    """Return a document of words with a random vector for each kept word, in passages of two parts."""
     passages = []
     for ordinal in range(1, n_passages + 1):
         words = [str(rng.choice(WORDS)) for _ in range(int(rng.integers(6, 14)))]
         words[0] = words[0].title()
-        text = " ".join(words[:5]) + ". " + " ".join([words[5].title(), *words[6:]]) + "."
+        text = " ".join(words[:5]) + parted_by + " ".join([words[5].title(), *words[6:]]) + "."
         starts, position = [], 0
         for word in text.split(" "):
             starts.append(position)
             position += len(word) + 1
-        lengths = [len(word.rstrip(".")) for word in text.split(" ")]
+        lengths = [len(word.rstrip(".;")) for word in text.split(" ")]
         kept = np.flatnonzero(rng.random(len(starts)) < keep)
         if not len(kept):
             kept = np.array([0])
@@ -120,10 +122,10 @@ def synthetic_settings() -> KBSettings:
     return KBSettings(encoder_name="synthetic", encoder_fingerprint=FINGERPRINT, d=D)
 
 
-def write_synthetic_kb(path: Path, *, n_documents: int = 40, seed: int = 5) -> None:
+def write_synthetic_kb(path: Path, *, n_documents: int = 40, seed: int = 5, parted_by: str = ". ") -> None:
     """Create a knowledge base of random documents `doc-0`, `doc-1`, … in several commits."""
     rng = np.random.default_rng(seed)
     with KBWriter.create(path, synthetic_settings()) as writer:
         for begin in range(0, n_documents, 15):
             ids = range(begin, min(begin + 15, n_documents))
-            writer.add([random_document(rng, f"doc-{i}") for i in ids])
+            writer.add([random_document(rng, f"doc-{i}", parted_by=parted_by) for i in ids])

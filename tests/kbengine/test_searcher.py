@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -28,6 +29,14 @@ def kb_path(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def unparted_path(tmp_path_factory):
+    """A synthetic knowledge base whose passages are one sentence each: no phrase crosses the end of one."""
+    path = tmp_path_factory.mktemp("unparted") / "kb"
+    write_synthetic_kb(path, parted_by="; ")
+    return path
+
+
 @pytest.fixture
 def searcher(kb_path):
     """A searcher on it."""
@@ -36,7 +45,7 @@ def searcher(kb_path):
 
 
 def every_phrase(path, query, weights=WEIGHTS, longest=VectorEncoder.max_phrase_tokens):
-    """Return (score, doc_id, passage_id, start, end) of every phrase, best first, from the stored codes."""
+    """Return (score, doc_id, passage_id, start, end) of every phrase in one sentence, best first, from the codes."""
     vectors = VectorEncoder().encode_queries([query.input])
     with KBReader.open(path) as reader:
         snapshot = reader.snapshot()
@@ -57,6 +66,8 @@ def every_phrase(path, query, weights=WEIGHTS, longest=VectorEncoder.max_phrase_
                 if ordinals[b] - ordinals[a] < longest:
                     score = weights.phrase * float(start[a] + end[b]) + shared
                     where = (int(record.offsets.starts[a]), int(record.offsets.ends[b]))
+                    if ". " in record.text[slice(*where)]:
+                        continue
                     found.append((score, documents[record.document_id].doc_id, record.passage_id, *where))
     return sorted(found, key=lambda each: -each[0])
 
@@ -77,17 +88,37 @@ def test_the_best_phrase_is_the_best_of_all_phrases(kb_path, searcher, text):
 
 
 @pytest.mark.parametrize("text", QUESTIONS)
-def test_documents_are_ranked_by_their_best_phrase(kb_path, searcher, text):
+def test_documents_are_ranked_by_their_best_phrase(unparted_path, text):
     """The document order equals that of an exact maximum over every phrase of every document."""
     query = Query.question(text)
     best: dict[str, float] = {}
-    for score, doc_id, *_ in every_phrase(kb_path, query):
+    for score, doc_id, *_ in every_phrase(unparted_path, query):
         best.setdefault(doc_id, score)
 
-    hits = searcher.search([query], SearchOptions(k=10, unit="document", weights=WEIGHTS))[0].hits
+    with KBReader.open(unparted_path) as reader:
+        searcher = Searcher(reader, VectorEncoder())
+        hits = searcher.search([query], SearchOptions(k=10, unit="document", weights=WEIGHTS))[0].hits
 
     assert [hit.document.doc_id for hit in hits] == list(best)[:10]
     assert [hit.score for hit in hits] == pytest.approx(list(best.values())[:10], abs=1e-3)
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_passages_show_their_best_phrase_in_one_sentence(kb_path, searcher, text):
+    """A phrase over the end of a sentence gives way to the best of its passage, which decides about the score."""
+    query = Query.question(text)
+    best: dict[int, tuple[float, int, int]] = {}
+    for score, _, passage_id, *where in every_phrase(kb_path, query):
+        best.setdefault(passage_id, (score, *where))
+
+    hits = searcher.search([query], SearchOptions(k=20, unit="passage", weights=WEIGHTS, explain=True))[0].hits
+
+    for hit in hits:
+        score, *where = best[hit.passage.passage_id]
+        assert (hit.phrase.start, hit.phrase.end) == tuple(where)
+        assert hit.score == pytest.approx(score, abs=1e-3)
+        assert sum(dataclasses.astuple(hit.parts)) == pytest.approx(hit.score, abs=1e-3)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -65,7 +65,7 @@ def kb_path(tmp_path_factory):
     rng = np.random.default_rng(3)
     with KBWriter.create(path, dataclasses.replace(synthetic_settings(), sparse={"model": MODEL})) as writer:
         for begin in range(0, 120, 40):
-            documents = [random_document(rng, f"doc-{i}", keep=0.9) for i in range(begin, begin + 40)]
+            documents = [random_document(rng, f"doc-{i}", keep=0.9, parted_by="; ") for i in range(begin, begin + 40)]
             writer.add([with_sparse(document, rng) for document in documents])
         writer.delete(["doc-7"])
     return path

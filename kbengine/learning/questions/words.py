@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from storage.terms import STOP_WORDS
+
 # Scripts written without spaces: one character counts as one word there (Han, kana, Thai, Lao, Khmer, Burmese).
 _UNSPACED: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1780-\u17ff\u1000-\u109f"
 _WORD: Final = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\w)+(?:['’\-.](?:(?![{_UNSPACED}])\w)+)*")
@@ -17,18 +19,13 @@ def word_set(words: str) -> frozenset[str]:
 
 
 _ENGLISH: Final = """
-    a about above after again against all along also although am among an and another any are around as at be  became
-    because become been before behind being below beneath between both but by can could did do does doing  down during
-    each either else even ever every few for from further had has have having he her here hers him  his how however i
-    if in into is it its itself just least less like made make many may me might more most much  must my near neither
-    no nor not now of off on once one only onto or other our out over own per quite rather  same several shall she
-    should since so some such than that the their them themselves then there these they  this those though through
-    thus to together too toward towards under until up upon us used very via was we  well were what when where whether
-    which while who whom whose why will with within without would yet you your
+    against along although among another around became become behind beneath either else even ever every however least
+    less like made make many may might much must near neither now one onto per quite rather several shall since
+    themselves though thus together toward towards upon used via well whether within without yet
 """
 
-FUNCTION_WORDS: Final[dict[str, frozenset[str]]] = {"en": word_set(_ENGLISH)}
-"""Function words by language; elsewhere words of fewer than four letters are taken for them."""
+FUNCTION_WORDS: Final[dict[str, frozenset[str]]] = {"en": STOP_WORDS | word_set(_ENGLISH)}
+"""Function words by language: what search leaves out, and more; elsewhere words of fewer than four letters."""
 
 _SHORT_CHARS: Final = 4
 

@@ -1,0 +1,189 @@
+"""Phrases that may not be shown give way to the best ones in their places that may.
+
+Scores know no sentences: the best end of a phrase may stand in the next one. What crosses over, and what is nothing but
+stop words or punctuation, is therefore replaced once its text is known, by the best of all phrases that overlap it; the
+codes of a few tokens are read again for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbengine.corpus.sentences import sentence_spans
+from kbengine.search.aggregation import ScoredPhrases, rank_phrases
+from kbengine.search.boundaries import Place, may_be_shown, names_among, trimmed_span
+from kbengine.search.pool import Pool
+from kbengine.search.rescoring import inner_products, sparse_products
+from kbengine.span import Span
+
+if TYPE_CHECKING:
+    from storage.reader import KBReader
+    from storage.records import DocumentRecord, PassageRecord
+    from storage.snapshot import Snapshot
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+MAX_TRIES = 32
+"""Phrases looked at in place of one that may not be shown, the best first."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The passages that phrases stand in, and their documents, by their ids."""
+
+    passages: Mapping[int, PassageRecord]
+    documents: Mapping[int, DocumentRecord]
+
+    def place(self, passage_id: int, span: Span) -> Place:
+        """Return the trimmed characters as a place."""
+        passage = self.passages[passage_id]
+        return Place(self.documents[passage.document_id].title, passage.text, trimmed_span(passage.text, span))
+
+
+def replaced(
+    snapshot: Snapshot,
+    reader: KBReader,
+    texts: Texts,
+    pools: Sequence[Pool],
+    chosen: Sequence[ScoredPhrases],
+    places: Sequence[Sequence[Place]],
+    *,
+    max_phrase_tokens: int,
+) -> list[ScoredPhrases]:
+    """Return the phrases of each pool with those that may be shown in the places of those that may not, best first.
+
+    Among phrases one without a replacement is left out. Other units keep theirs: the unit is the answer.
+
+    Args:
+        snapshot: what is searched.
+        reader: where names are looked up.
+        texts: of all the phrases.
+        pools: of the queries; their phrases hold the chosen ones.
+        chosen: the phrases of this round.
+        places: the trimmed characters of each.
+        max_phrase_tokens: the longest phrase.
+    """
+    wrong = [[i for i, place in enumerate(own) if not may_be_shown(place)] for own in places]
+    is_name = iter(names_among(reader, [own[i] for own, some in zip(places, wrong, strict=True) for i in some]))
+    found: list[ScoredPhrases] = []
+    for pool, phrases, some in zip(pools, chosen, wrong, strict=True):
+        at = [i for i in some if not next(is_name)]
+        found.append(_without(snapshot, texts, pool, phrases, at, max_phrase_tokens) if at else phrases)
+    return found
+
+
+def _without(
+    snapshot: Snapshot, texts: Texts, pool: Pool, phrases: ScoredPhrases, at: Sequence[int], max_phrase_tokens: int
+) -> ScoredPhrases:
+    """Return the phrases with those at some positions replaced, or left out."""
+    changed = replace(phrases, **{name: getattr(phrases, name).copy() for name in phrases.__dataclass_fields__})
+    taken = _Taken(pool)
+    kept = np.ones(len(phrases), dtype=np.bool_)
+    for i in at:
+        found = _replacement(snapshot, texts, pool, phrases, i, taken, max_phrase_tokens)
+        if found is None:
+            kept[i] = pool.unit != "phrase"
+            continue
+        changed.first_rows[i], changed.last_rows[i], changed.start[i], changed.end[i], changed.sparse[i] = found
+        # In the order in which rescoring adds them up.
+        changed.score[i] = changed.start[i] + changed.end[i] + changed.passage[i] + changed.lexical[i]
+        changed.score[i] += changed.sparse[i] + changed.name[i]
+        taken.add(int(phrases.passages[i]), found[0], found[1])
+    return rank_phrases(changed.take(np.flatnonzero(kept)), len(phrases))
+
+
+class _Taken:
+    """The rows of the phrases that were found so far, by passage."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._rows: dict[int, list[tuple[int, int]]] = {}
+        if pool.phrases is not None:
+            own = pool.phrases
+            for passage, first, last in zip(
+                own.passages.tolist(), own.first_rows.tolist(), own.last_rows.tolist(), strict=True
+            ):
+                self.add(passage, first, last)
+
+    def add(self, passage: int, first: int, last: int) -> None:
+        self._rows.setdefault(passage, []).append((first, last))
+
+    def has(self, passage: int, first: int, last: int, besides: tuple[int, int]) -> bool:
+        """Tell whether a phrase overlaps another than the one given."""
+        return any(first <= other[1] and other[0] <= last for other in self._rows.get(passage, ()) if other != besides)
+
+
+def _replacement(
+    snapshot: Snapshot,
+    texts: Texts,
+    pool: Pool,
+    phrases: ScoredPhrases,
+    i: int,
+    taken: _Taken,
+    max_phrase_tokens: int,
+) -> tuple[int, int, float, float, float] | None:
+    """Return rows and weighted scores of the best phrase that may be shown in the place of phrase i, None without any.
+
+    It overlaps phrase i, and among phrases no other one; for a passage or a document it is the best of the passage.
+    """
+    index = int(phrases.passages[i])
+    first, last = int(phrases.first_rows[i]), int(phrases.last_rows[i])
+    begin = int(snapshot.first_rows[index])
+    stop = begin + int(snapshot.token_counts[index])
+    is_anywhere = pool.unit in ("passage", "document")
+    if not is_anywhere:
+        begin, stop = max(begin, first - max_phrase_tokens + 1), min(stop, last + max_phrase_tokens)
+    rows = np.arange(begin, stop, dtype=np.int64)
+    passage_id = int(snapshot.passage_ids[index])
+    passage = texts.passages[passage_id]
+    numbers = snapshot.token_ids_of_rows(rows) - passage.first_token_id
+    at = np.minimum(passage.offsets.numbers.searchsorted(numbers), len(passage.offsets.numbers) - 1)
+    if not np.array_equal(passage.offsets.numbers[at], numbers):
+        return None  # a filter forgets tokens meanwhile; resolving the phrases says so
+    begins, ends = passage.offsets.starts[at].astype(np.int64), passage.offsets.ends[at].astype(np.int64)
+    start, end, sparse_start, sparse_end = _scores(snapshot, rows, pool)
+    # (rows, lengths): phrase of row a and length b + 1 ends at row a + b
+    ahead = np.arange(len(rows))[:, None] + np.arange(min(max_phrase_tokens, len(rows)))[None, :]
+    inside = ahead < len(rows)
+    ahead = np.minimum(ahead, len(rows) - 1)
+    ordinals = snapshot.token_ordinals(rows).astype(np.int64)
+    sentences = np.asarray([span.start for span in sentence_spans(passage.text)], dtype=np.int64)
+    of_start = sentences.searchsorted(begins, side="right")
+    of_end = sentences.searchsorted(ends - 1, side="right")
+    inside &= ordinals[ahead] - ordinals[:, None] < max_phrase_tokens
+    inside &= of_start[:, None] == of_end[ahead]
+    if not is_anywhere:
+        inside &= (rows[:, None] <= last) & (rows[ahead] >= first)
+    totals = np.where(inside, (start + sparse_start)[:, None] + (end + sparse_end)[ahead], -np.inf).ravel()
+    width = ahead.shape[1]
+    for flat in np.argsort(-totals, kind="stable")[:MAX_TRIES].tolist():
+        if not np.isfinite(totals[flat]):
+            break
+        a, b = flat // width, int(ahead[flat // width, flat % width])
+        if not may_be_shown(texts.place(passage_id, Span(int(begins[a]), int(ends[b])))):
+            continue
+        if pool.unit == "phrase" and taken.has(index, int(rows[a]), int(rows[b]), (first, last)):
+            continue
+        return (
+            int(rows[a]),
+            int(rows[b]),
+            float(start[a]),
+            float(end[b]),
+            float(sparse_start[a] + sparse_end[b]),
+        )
+    return None
+
+
+def _scores(snapshot: Snapshot, rows: Int64, pool: Pool) -> tuple[Float32, Float32, Float32, Float32]:
+    """Return the rows' weighted scores as start and as end, dense and sparse, float32 (r,) each."""
+    weights = pool.plan.weights
+    factor = np.float32(weights.phrase)
+    start, end = inner_products(snapshot, rows, pool.vectors)
+    nothing = np.zeros(len(rows), dtype=np.float32)
+    sparse = sparse_products(snapshot, rows, pool.vectors, weights) or (nothing, nothing)
+    return start * factor, end * factor, sparse[0] * factor, sparse[1] * factor
