@@ -14,7 +14,7 @@ from kbengine.corpus.reader import read_corpus
 from kbengine.errors import TrainingDataError
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.kilt import gold_places, kilt_examples, kind_of_row, kind_of_rows
-from kbengine.learning.data.natural_questions import dpr_example, simplified_example
+from kbengine.learning.data.natural_questions import dpr_example, simplified_examples
 from kbengine.learning.data.open_questions import EvidenceCorpus
 from kbengine.learning.data.pages import PageStore
 from kbengine.learning.data.report import DataReport, FileReport, UnusableRowError
@@ -36,7 +36,7 @@ class DataOptions:
     Attributes:
         pages: Files or folders of the corpus that KILT rows point into, of any format kbengine reads.
         exclude: Ids of documents that must not be trained on.
-        max_passages: Gold passages of one KILT row that become examples of their own.
+        max_passages: Gold passages of one row of KILT or Natural Questions that become examples of their own.
         as_questions: Ask zero-shot RE rows as questions instead of subject and relation.
     """
 
@@ -148,7 +148,9 @@ def _examples(
             row, kind_of_row(row, task), pages, report, source, exclude=exclude, max_passages=n
         )
     elif kind == "natural-questions":
-        rows, make = _json_lines(path), lambda row: [simplified_example(row, report, source)]
+        n = options.max_passages
+        rows = _json_lines(path)
+        make = lambda row: simplified_examples(row, report, source, max_passages=n)  # noqa: E731
     else:
         rows, make = _json_list(path), lambda row: [dpr_example(row, report, source)]
     for row in rows:

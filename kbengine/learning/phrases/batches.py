@@ -51,6 +51,7 @@ class PhraseBatch(OnDevice):
         gold_end: int64 (B,).
         answerable: bool (B,).
         answer_keys: int64 (B,), equal for equal answer strings; 0 without a phrase.
+        accepted_keys: int64 (B, A), those of all answers that the row accepts, padded with 0: none of them is wrong.
         right_start: int64 (2, n), (row, position in the flattened (B·T,)) pairs of first tokens that say the same as
             the row's answer, or give another right one.
         right_end: int64 (2, m), the same of last tokens.
@@ -67,6 +68,7 @@ class PhraseBatch(OnDevice):
     gold_end: Tensor
     answerable: Tensor
     answer_keys: Tensor
+    accepted_keys: Tensor
     right_start: Tensor
     right_end: Tensor
     teacher_start: Tensor
@@ -141,6 +143,7 @@ class Collator:
             gold_end=torch.from_numpy(gold_end),
             answerable=torch.tensor([row.example.answerable for row in rows]),
             answer_keys=torch.tensor([0 if row.gold is None else row.gold.key for row in rows]),
+            accepted_keys=_accepted_keys(rows),
             right_start=torch.from_numpy(right_start),
             right_end=torch.from_numpy(right_end),
             teacher_start=torch.from_numpy(teacher[0]),
@@ -183,11 +186,18 @@ def _first_window(passage: PreparedPassage, max_passage_tokens: int) -> Window:
     return window
 
 
+def _accepted_keys(rows: Sequence[_Row]) -> Tensor:
+    """Return the keys of the answers that each row accepts, int64 (B, A), padded with 0."""
+    keys = [[] if row.gold is None else sorted({gold.key for gold in row.example.golds}) for row in rows]
+    padded, _ = padded_rows(keys, 0)
+    return torch.from_numpy(padded)
+
+
 def _right_tokens(rows: Sequence[_Row], ids: Int64, is_text: NDArray[np.bool_]) -> tuple[Int64, Int64]:
     """Return the (row, flat position) pairs of first and of last tokens that are right for a row, int64 (2, n) each.
 
-    Right are: the row's other answers, every place of the batch where the answer's tokens stand, and in another copy
-    of the row's own passage everything.
+    Right are: the row's other answers, every place of the batch where the tokens of one of its answers stand, and in
+    another copy of the row's own passage everything.
     """
     starts: list[tuple[int, int]] = []
     ends: list[tuple[int, int]] = []
@@ -208,12 +218,13 @@ def _right_tokens(rows: Sequence[_Row], ids: Int64, is_text: NDArray[np.bool_]) 
                     starts.append((number, number * width + other.first + row.shift))
                 if row.window.begin <= other.last < row.window.end:
                     ends.append((number, number * width + other.last + row.shift))
-        answer = row.passage.ids[row.gold.first : row.gold.last + 1].astype(np.int64)
-        begin, end = np.searchsorted(ordered, answer[0], side="left"), np.searchsorted(ordered, answer[0], side="right")
-        for place in order[begin:end].tolist():
-            if place + len(answer) <= len(flat) and np.array_equal(flat[place : place + len(answer)], answer):
-                starts.append((number, place))
-                ends.append((number, place + len(answer) - 1))
+        answers = {tuple(row.passage.ids[gold.first : gold.last + 1].tolist()) for gold in row.example.golds}
+        for answer in sorted(answers):
+            begin, end = (np.searchsorted(ordered, answer[0], side=side) for side in ("left", "right"))
+            for place in order[begin:end].tolist():
+                if np.array_equal(flat[place : place + len(answer)], answer):
+                    starts.append((number, place))
+                    ends.append((number, place + len(answer) - 1))
         for copy in copies[row.passage.key]:
             if copy != number:
                 starts += [(number, place) for place in text_of_row[copy].tolist()]

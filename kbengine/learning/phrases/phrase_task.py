@@ -286,13 +286,13 @@ class PhraseTask(TrainingTask[PhraseBatch]):
             T = vectors.states.shape[1]
             gold = torch.stack([torch.where(each >= 0, rows * T + each, -1) for each in positions])
             if processes.world > 1:
-                others = _gold_columns(vectors.queries, everyone, golds.answer_keys)
+                others = _gold_columns(vectors.queries, everyone, batch.accepted_keys)
                 own = slice(first, first + len(golds))
                 for side in others.excluded:
                     side[:, own] = True  # their tokens are columns already
                 columns.append(others)
         else:
-            among = _gold_columns(vectors.queries, everyone, golds.answer_keys)
+            among = _gold_columns(vectors.queries, everyone, batch.accepted_keys)
             if self.options.negatives == "none":
                 for side in among.excluded:
                     side[:] = True
@@ -300,7 +300,7 @@ class PhraseTask(TrainingTask[PhraseBatch]):
             gold = torch.where(positions[0] >= 0, rows + first, -1)
         earlier = self._queue.columns() if self._queue_is_open else None
         if earlier is not None:
-            columns.append(_gold_columns(vectors.queries, earlier, golds.answer_keys))
+            columns.append(_gold_columns(vectors.queries, earlier, batch.accepted_keys))
         if vectors.mined is not None and batch.negatives is not None and batch.negative_rows is not None:
             columns.append(_mined_columns(vectors.queries, vectors.mined, batch.negatives, batch.passages.keys))
         if self._queue_is_open:
@@ -353,9 +353,9 @@ class _Columns(NamedTuple):
     excluded: tuple[Tensor, Tensor]
 
 
-def _gold_columns(queries: QueryOutput, golds: GoldPhrases, answer_keys: Tensor) -> _Columns:
-    """Return gold phrases as columns; those with the row's own answer string, and rows without one, are excluded."""
-    same = (answer_keys[:, None] == golds.answer_keys) & (answer_keys[:, None] > 0)
+def _gold_columns(queries: QueryOutput, golds: GoldPhrases, accepted_keys: Tensor) -> _Columns:
+    """Return gold phrases as columns; those that a row accepts as an answer, and rows without one, are excluded."""
+    same = (accepted_keys[:, :, None] == golds.answer_keys).any(dim=1) & (golds.answer_keys > 0)
     excluded = same | (golds.answer_keys < 0)
     return _Columns((queries.start @ golds.start.T, queries.end @ golds.end.T), (excluded, excluded.clone()))
 

@@ -21,7 +21,7 @@ class DataSection:
         dev: Files of development rows; none: no development score, the last weights are kept.
         pages: The corpus that KILT rows point into.
         exclude_pages: A file of document ids, one a line, whose text must not be trained on.
-        max_passages: Gold passages of one KILT row that become examples.
+        max_passages: Gold passages of one row of KILT or Natural Questions that become examples.
         as_questions: Zero-shot RE rows as questions.
         hard_negatives: Passages to mine for each example: "bm25" (near the query, without its answer), "same-phrase"
             (with the answer, of another document), "none".

@@ -38,7 +38,7 @@ class Candidates:
     """The candidates of B queries, padded to C phrases and P passages each.
 
     Attributes:
-        start: float32 (B, C, d), the served vectors of first tokens, not normalised.
+        start: float32 (B, C, d), the vectors of first tokens that ranking uses, not normalised.
         end: float32 (B, C, d), of last tokens.
         is_phrase: bool (B, C), false at padding.
         is_right: bool (B, C), what the loss calls right.
@@ -148,7 +148,7 @@ def _padded(
     rows, places = np.unique(
         np.concatenate([np.concatenate([each.first_rows, each.last_rows]) for each in found]), return_inverse=True
     )
-    vectors = snapshot.served_vectors(rows)
+    vectors = snapshot.vectors(rows)
     d = snapshot.d
     start, end = (np.zeros((B, C, d), dtype=np.float32) for _ in range(2))
     is_phrase, is_right = (np.zeros((B, C), dtype=np.bool_) for _ in range(2))

@@ -172,6 +172,29 @@ def test_natural_questions_lose_their_tags_and_keep_their_answers(tmp_path):
     assert data.report.unusable == {"no long answer": 1} and sum(data.report.files[0].notes.values()) == 1
 
 
+def test_all_annotations_of_a_natural_question_count(tmp_path):
+    """The long answer that most annotators name, with the short answers of all that stand in it; others on request."""
+    text = "<P> The castle was built by a king . </P> <P> Some say a queen built it . </P>"
+    first, second = {"start_token": 0, "end_token": 10}, {"start_token": 10, "end_token": 19}
+    king, queen = {"start_token": 7, "end_token": 8}, {"start_token": 14, "end_token": 15}
+    a_king = {"start_token": 6, "end_token": 8}
+    annotations = [
+        {"long_answer": {"start_token": -1, "end_token": -1}, "short_answers": []},
+        {"long_answer": second, "short_answers": [queen]},
+        {"long_answer": first, "short_answers": []},
+        {"long_answer": first, "short_answers": [king]},
+        {"long_answer": {"start_token": 0, "end_token": 9}, "short_answers": [a_king, king]},
+    ]
+    row = {"example_id": 7, "question_text": "who built it", "document_text": text, "annotations": annotations}
+    path = write_lines(tmp_path / "nq.jsonl", [row])
+
+    (example,) = read_training_files([path]).examples
+    assert (example.id, example.passage) == ("7", "The castle was built by a king .")
+    assert example.answer_texts == ("king", "a king")
+    several = read_training_files([path], DataOptions(max_passages=2)).examples
+    assert [(each.id, each.answer_texts) for each in several] == [("7", ("king", "a king")), ("7#1", ("queen",))]
+
+
 def test_open_questions_take_the_first_context_with_an_answer_and_their_hard_negatives(tmp_path):
     """DPR's file of Natural Questions."""
     rows = [

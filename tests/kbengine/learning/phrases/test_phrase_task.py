@@ -142,6 +142,29 @@ def test_other_right_answers_of_the_row_are_no_negatives():
     assert parts(task)["single"] == pytest.approx(np.mean(expected), rel=1e-4)
 
 
+def test_another_accepted_answer_of_the_row_is_no_negative_wherever_it_stands():
+    """Row 0 accepts Paris and France and draws one; Paris, the gold phrase of row 1, is right for it all the same."""
+    both = example(0, answers=(Span(25, 30), Span(15, 21)))
+    paris = example(3, query=Question("which city"), answers=(Span(49, 54),))
+    task = task_of([both, paris], only(negative=1))
+    epoch = next(e for e in range(8) if task.collate([0], epoch=e).answer_keys[0] == text_key("france"))
+    batch = task.collate([0, 1], epoch=epoch)
+    with torch.no_grad():
+        states = task.model.passage_states(batch.passages.ids, batch.passages.is_token).numpy()
+        start, end, _ = (each.numpy() for each in task.model.query_vectors(batch.queries.ids, batch.queries.is_token))
+
+    assert [set(row) - {0} for row in batch.accepted_keys.tolist()] == [
+        {text_key("paris"), text_key("france")},
+        {text_key("paris")},
+    ]
+    width = batch.passages.ids.shape[1]
+    assert [0, width + int(batch.gold_start[1])] in batch.right_start.T.tolist()
+    assert [0, width + int(batch.gold_end[1])] in batch.right_end.T.tolist()
+    first, last = states[[0, 1], batch.gold_start.numpy()], states[[0, 1], batch.gold_end.numpy()]
+    of_row_1 = [cross_entropy(first @ start[1], 1), cross_entropy(last @ end[1], 1)]  # France is wrong for it
+    assert parts(task, epoch=epoch)["negative"] == pytest.approx(sum(of_row_1) / 4, rel=1e-4)
+
+
 def test_pre_batch_negatives_come_after_the_warmup_from_the_last_batches_only():
     """C = 1: the second batch has the golds of the first as further columns, and they survive a checkpoint."""
     options = only(negative=1, pre_batches=1, pre_batch_warmup=0.5)
