@@ -1,9 +1,10 @@
 """Reading before answering: the best passages of a search, read together with the query by a cross-encoder.
 
-A question or slot is answered by spans. The score of a span is the search score of its passage, that of the best phrase
-found there, and, weighted, how much better the reader likes the span than "no answer here" and how well the passage
-fits. Spans keep to `kbengine.search.boundaries` as phrases do. Mentions and dialogues are answered by documents, which are ranked: what the reader says of one of its passages
-counts for all that was found in it. What was not read is scored as if it read no better than the worst that was.
+A question or slot is answered by spans, which keep to `kbengine.search.boundaries` as phrases do. The score of a span
+is the search score of its passage, that of the best phrase found there, and, weighted, how much better the reader likes
+the span than "no answer here" and how well the passage fits. Mentions and dialogues are answered by documents, which
+are ranked: what the reader says of one of its passages counts for all that was found in it. What was not read is scored
+as if it read no better than the worst that was.
 """
 
 from __future__ import annotations
