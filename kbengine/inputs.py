@@ -31,9 +31,12 @@ class Question:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Slot:
-    """A subject whose objects of a relation are wanted; the relation is free text or a Wikidata id such as P19.
+    """A subject whose objects of a relation are wanted; or, asked backwards, an object whose subjects are.
+
+    The relation is a name, any free text, a Wikidata id such as P19, or a wording of your own that says by X or {}
+    where the subject stands, such as "instrument that X plays" or "Who taught {}?".
 
     >>> Slot("Marie Curie", "place of birth")
     Slot(subject='Marie Curie', relation='place of birth')
@@ -41,6 +44,21 @@ class Slot:
 
     subject: str
     relation: str
+    object: str | None = None
+
+    @classmethod
+    def backwards(cls, relation: str, object: str) -> Slot:  # KILT's word
+        """Return what asks for the subjects that stand in the relation to the object: who was born in Warsaw.
+
+        >>> Slot.backwards("place of birth", "Warsaw")
+        Slot.backwards(relation='place of birth', object='Warsaw')
+        """
+        return cls("", relation, object)
+
+    def __repr__(self) -> str:
+        if self.object is None:
+            return f"Slot(subject={self.subject!r}, relation={self.relation!r})"
+        return f"Slot.backwards(relation={self.relation!r}, object={self.object!r})"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from kbengine.errors import TaskInputError
 from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Dialogue, Mention, Question, Slot, Task, TaskInput
 from kbengine.span import Span
 
+UNKNOWN = "?"
+"""Stands for the subject where it is what is wanted."""
 _SHOWN_CHARS = 120
 
 
@@ -29,11 +31,14 @@ def input_of(task: Task, text: str) -> TaskInput:
 
 
 def slot_of(text: str) -> Slot:
-    """Return what is asked by "subject [SEP] relation"; the relation may be a Wikidata id.
+    """Return what is asked by "subject [SEP] relation", or backwards by "? [SEP] relation [SEP] object".
 
     Raises:
         TaskInputError: there is not exactly one separator with text on both sides.
     """
+    parts = [part.strip() for part in text.split(SEPARATOR)]
+    if len(parts) == 3 and parts[0] == UNKNOWN and all(parts):
+        return Slot.backwards(*parts[1:])
     subject, found, relation = (part.strip() for part in text.partition(SEPARATOR))
     if not found or not subject or not relation or SEPARATOR in relation:
         raise TaskInputError(
@@ -124,12 +129,15 @@ def text_of(asked: TaskInput) -> str:
 
     >>> text_of(Slot("Ulm", "country"))
     'Ulm [SEP] country'
+    >>> text_of(Slot.backwards("country", "Germany"))
+    '? [SEP] country [SEP] Germany'
     """
     match asked:
         case Question(text):
             return text
-        case Slot(subject, relation):
-            return f"{subject} {SEPARATOR} {relation}"
+        case Slot(subject, relation, wanted):
+            slot = f"{UNKNOWN if wanted is not None else subject} {SEPARATOR} {relation}"
+            return slot if wanted is None else f"{slot} {SEPARATOR} {wanted}"
         case Mention():
             return f"{asked.left}{START_MENTION} {asked.name} {END_MENTION}{asked.right}"
         case Dialogue(turns):

@@ -38,6 +38,18 @@ ASKED = {
         {"subject": "Frida Kahlo", "relation": "P26"},
         {"task": "slot-filling", "subject": "Frida Kahlo", "relation": "P26"},
     ),
+    "own wording": (
+        Slot("Frida Kahlo", "painter that X married"),
+        ["--subject", "Frida Kahlo", "--relation", "painter that X married"],
+        {"subject": "Frida Kahlo", "relation": "painter that X married"},
+        {"task": "slot-filling", "subject": "Frida Kahlo", "relation": "painter that X married"},
+    ),
+    "backwards": (
+        Slot.backwards("place of birth", "Warsaw"),
+        ["--relation", "place of birth", "--object", "Warsaw"],
+        {"relation": "place of birth", "object": "Warsaw"},
+        {"task": "slot-filling", "relation": "place of birth", "object": "Warsaw"},
+    ),
     "entity-linking": (
         Mention("From Lincoln to Omaha.", (5, 12)),
         ["--text", "From Lincoln to Omaha.", "--span", "5:12"],
@@ -89,10 +101,11 @@ def facts(answers: list[dict]) -> list[tuple[str, float, float]]:
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.parametrize("task", ASKED)
-def test_all_four_ways_answer_alike(task, settings, folder, python, client) -> None:
+@pytest.mark.parametrize("name", ASKED)
+def test_all_four_ways_answer_alike(name, settings, folder, python, client) -> None:
     """Texts, scores and probabilities, to the last digit that each way shows."""
-    asked, arguments, body, parameters = ASKED[task]
+    asked, arguments, body, parameters = ASKED[name]
+    task = parameters["task"]
 
     by_python = python.ask(asked, **settings).to_json()["answers"]
     options = [part for name, value in settings.items() for part in (f"--{name}" if name != "k" else "-k", str(value))]
@@ -104,7 +117,7 @@ def test_all_four_ways_answer_alike(task, settings, folder, python, client) -> N
     wanted = facts(by_python)
     assert wanted
     if "unit" not in settings:
-        assert all(probability is not None for _, _, probability in wanted)
+        assert all((probability is None) == (name == "backwards") for _, _, probability in wanted)
     assert facts(by_command) == wanted
     assert facts(by_http) == wanted
     assert shown(page) == [

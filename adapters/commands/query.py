@@ -30,6 +30,7 @@ class QueryArguments:
     task: Task | None = None
     subject: str | None = None
     relation: str | None = None
+    object: str | None = None
     spans: tuple[str, ...] = ()
     turns: tuple[str, ...] = ()
 
@@ -42,7 +43,12 @@ class QueryArguments:
 @dtype_option
 @option("--task", TASKS, "Take TEXT for this; by default for a question, or what other options say.")
 @option("--subject", str, "Ask about this subject (slot filling); by default none.")
-@option("--relation", str, "Ask for this relation, a text or an id such as P19 (slot filling); by default none.")
+@option(
+    "--relation",
+    str,
+    "Ask for this relation: a name, an id such as P19, a wording such as 'X married'; by default none.",
+)
+@option("--object", str, "Ask for the subjects that have this object of --relation; by default none.")
 @option("--text text_option", str, "Ask this text; by default TEXT, which is the same.")
 @option("--span spans", str, "Link the characters START:END of the text; by default what is marked.", multiple=True)
 @option("--turn turns", str, "Add a turn, the newest one last (dialogue); by default none.", multiple=True)
@@ -76,6 +82,8 @@ def query(
       kbengine query --kb my-kb "Who wrote Pride and Prejudice?"
       kbengine query --kb my-kb --task slot-filling "Marie Curie [SEP] place of birth"
       kbengine query --kb my-kb --subject "Marie Curie" --relation P19
+      kbengine query --kb my-kb --subject "Marie Curie" --relation "Where was X born?"
+      kbengine query --kb my-kb --relation "place of birth" --object Warsaw
       kbengine query --kb my-kb --task entity-linking "They met in [START_ENT] Lincoln [END_ENT], Nebraska."
       kbengine query --kb my-kb --text "From Lincoln to Omaha." --span 5:12 --span 16:21
       kbengine query --kb my-kb --where "source = 'manual' and date >= '2020-01-01'" "How is it repaired?"
@@ -110,14 +118,15 @@ def named_requests(arguments: QueryArguments) -> list[tuple[str, TaskInput]]:
         click.UsageError: the options contradict each other, or there is nothing to ask.
         TaskInputError: a text has not the task's form.
     """
-    from kbengine.inputs import SEPARATOR, Dialogue, Slot
-    from kbengine.text_form import input_of, mentions_of
+    from kbengine.inputs import Dialogue, Slot
+    from kbengine.text_form import input_of, mentions_of, text_of
 
     task = _task_of(arguments)
     if arguments.turns:
         return [("\n".join(arguments.turns), Dialogue(arguments.turns))]
-    if arguments.subject is not None and arguments.relation is not None:
-        return [(f"{arguments.subject} {SEPARATOR} {arguments.relation}", Slot(arguments.subject, arguments.relation))]
+    if arguments.relation is not None:
+        slot = Slot(arguments.subject or "", arguments.relation, arguments.object)
+        return [(text_of(slot), slot)]
     if arguments.text is None:
         raise click.UsageError("nothing to ask: give TEXT, --subject and --relation, --span with --text, or --turn")
     if arguments.spans:
@@ -131,11 +140,15 @@ def named_requests(arguments: QueryArguments) -> list[tuple[str, TaskInput]]:
 
 def _task_of(arguments: QueryArguments) -> Task:
     """Return the task that the options speak of, which must be one."""
-    if (arguments.subject is None) != (arguments.relation is None):
-        raise click.UsageError("slot filling wants both --subject and --relation")
+    if arguments.subject is not None and arguments.object is not None:
+        raise click.UsageError("--subject and --object were both given; leave out the one that is wanted")
+    if (arguments.subject is None and arguments.object is None) != (arguments.relation is None):
+        raise click.UsageError("slot filling wants both --subject and --relation, or --object and --relation")
     said: dict[str, Task] = {}
     if arguments.subject is not None:
         said["--subject and --relation"] = "slot-filling"
+    if arguments.object is not None:
+        said["--object and --relation"] = "slot-filling"
     if arguments.spans:
         said["--span"] = "entity-linking"
     if arguments.turns:

@@ -16,7 +16,7 @@ from adapters.tasks.evidence import evidence_of
 from adapters.tasks.queries import left_out_turns, query_of
 from adapters.tasks.retrieval import Retrieved, retrieve, shown_hits
 from kbengine.errors import InvalidOptionError, StateError, TaskInputError
-from kbengine.inputs import Mention, Task, TaskInput, task_of
+from kbengine.inputs import Mention, Slot, Task, TaskInput, task_of
 from kbengine.search.query import Query, SearchOptions
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Answerer:
         queries = _queries(requests)
         for _ in range(MAX_RETRIES):
             calibrations = self.calibrations_for(options.encoder)
-            acceptances = [_acceptance(task_of(request), calibrations, options) for request in requests]
+            acceptances = [_acceptance_of(request, calibrations, options) for request in requests]
             weighted = self._weighted(requests, queries, calibrations, options)
             found = retrieve(self._knowledge_base, requests, weighted, options)
             # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
@@ -159,7 +159,7 @@ class Answerer:
                 weights=options.weights_over(calibrations.weights(task_of(request))),
                 unit=options.unit or query.unit,
                 strategy=options.strategy or query.strategy,
-                read=read_of(task_of(request), options, is_read_by_default=is_read),
+                read=read_of(task_of(request), options, is_read_by_default=is_read and not _is_backwards(request)),
             )
             for request, query in zip(requests, queries, strict=True)
         ]
@@ -179,6 +179,22 @@ class _Acceptance:
     confidence: Confidence | None
     threshold: float | None
     answerable_threshold: float
+
+
+def _is_backwards(request: TaskInput) -> bool:
+    """Tell whether subjects are wanted: documents, of which nothing was fitted."""
+    return isinstance(request, Slot) and request.object is not None
+
+
+def _acceptance_of(request: TaskInput, calibrations: Calibrations, options: AnswerOptions) -> _Acceptance:
+    if _is_backwards(request):
+        if options.threshold:
+            raise InvalidOptionError(
+                f"a threshold of {options.threshold} was asked for a relation asked backwards, whose subjects have no "
+                "probabilities; leave the threshold out"
+            )
+        return _Acceptance(None, None, 0.0)
+    return _acceptance(task_of(request), calibrations, options)
 
 
 def _acceptance(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _Acceptance:

@@ -31,7 +31,7 @@ IRREFLEXIVE = frozenset(
 
 def impossible_object(request: TaskInput) -> str:
     """Return the subject, after KILT's normalisation, where it cannot be the object; empty where anything can."""
-    if not isinstance(request, Slot):
+    if not isinstance(request, Slot) or request.object is not None:
         return ""
     relation = _table().find(request.relation)
     return norm(request.subject) if relation is not None and relation.id in IRREFLEXIVE else ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from adapters.tasks.defaults import CONTEXT_CHARS, MAX_INPUT_CHARS, MAX_TURNS, TASK_WEIGHTS, TITLE_DECAY, TURN_DECAY
-from adapters.tasks.relations import RelationTable, property_id_of
+from adapters.tasks.wording import in_words, own_form, relation_words
 from kbengine.errors import TaskInputError
 from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Dialogue, Mention, Question, Slot, Task, TaskInput
 from kbengine.search.query import Query
@@ -26,8 +25,10 @@ def query_of(request: TaskInput) -> Query:
     match request:
         case Question(text):
             return _question(_text(text, "the question"))
-        case Slot(subject, relation):
+        case Slot(subject, relation, None):
             return _slot_filling(_field(subject, "the subject"), _field(relation, "the relation"))
+        case Slot():
+            return _subjects(request)
         case Mention(text, _):
             return _entity_linking(request)
         case Dialogue(turns):
@@ -49,28 +50,37 @@ def left_out_turns(request: TaskInput) -> int:
     return max(0, len(request.turns) - MAX_TURNS) if isinstance(request, Dialogue) else 0
 
 
-def relation_text(relation: str) -> str:
-    """Return the words to search with: the name of a Wikidata id such as P19, any other text as it is.
-
-    Raises:
-        UnknownRelationError: it is an id that the table lacks.
-    """
-    return relation.strip() if property_id_of(relation) is None else _relations().relation_text(relation)
-
-
 def _question(text: str) -> Query:
     return Query(input=Question(text), lexical=((text, 1.0),), weights=TASK_WEIGHTS["question"], unit="phrase")
 
 
 def _slot_filling(subject: str, relation: str) -> Query:
-    words = relation_text(relation)
+    words = relation_words(relation)
+    is_worded = own_form(relation) is not None
     return Query(
-        input=Slot(subject, words),
+        input=in_words(Slot(subject, relation)) if is_worded else Slot(subject, words),
         lexical=((subject, 1.0), (words, 1.0)),
         documents=((subject, 1.0), (words, 1.0)),
         names=((subject, 1.0),),
         weights=TASK_WEIGHTS["slot-filling"],
         unit="phrase",
+    )
+
+
+def _subjects(request: Slot) -> Query:
+    """Return the query for the documents about what stands in the relation to the object."""
+    if request.subject:
+        raise TaskInputError(
+            f"the subject {request.subject!r} and the object {request.object!r} are both given; leave out the one that "
+            "is wanted"
+        )
+    wanted, relation = _field(request.object, "the object"), _field(request.relation, "the relation")
+    words = relation_words(relation)
+    return Query(
+        input=in_words(Slot.backwards(relation, wanted)),
+        lexical=((wanted, 1.0), (words, 1.0)),
+        weights=TASK_WEIGHTS["slot-filling"],
+        unit="document",
     )
 
 
@@ -117,10 +127,10 @@ def _dialogue(turns: Sequence[str]) -> Query:
     )
 
 
-def _field(value: str, name: str) -> str:
+def _field(value: str | None, name: str) -> str:
     text = _text(value, name).strip()
     if not text:
-        raise TaskInputError(f"{name} is blank; slot filling wants a subject and a relation")
+        raise TaskInputError(f"{name} is blank; slot filling wants a relation, and a subject or an object")
     if SEPARATOR in text:
         raise TaskInputError(f"{name} is {text!r}, wanted without {SEPARATOR}; give subject and relation apart")
     return text
@@ -139,9 +149,3 @@ def _check_chars(n_chars: int, name: str) -> None:
             f"{name} has {n_chars:,} characters, at most {MAX_INPUT_CHARS:,} are taken; send the question, the text "
             "around the mention or the newest turns"
         )
-
-
-@functools.cache
-def _relations() -> RelationTable:
-    """Return the table that ships, read once: it never changes."""
-    return RelationTable.load()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from adapters.tasks.confidence import Confidence, Float64, features_of
 from adapters.tasks.grouping import Group, answer_key, groups_of, searched_unit
 from adapters.tasks.irreflexive import impossible_object
-from kbengine.inputs import TaskInput
+from adapters.tasks.subjects import WantedObject
+from kbengine.inputs import Slot, TaskInput
 from kbengine.search.query import Query, SearchOptions, Unit
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ def retrieve(
 ) -> list[Retrieved]:
     """Return the distinct answers to each query, in order; each is what the query would get alone.
 
-    Answers are of the query's own unit. The subject of a slot is none where it cannot be. Timings are those of the
-    whole call.
+    Answers are of the query's own unit. The subject of a slot is none where it cannot be; of a slot asked backwards
+    only places where the object stands are answers. Timings are those of the whole call.
 
     Args:
         knowledge_base: what is searched.
@@ -77,9 +78,12 @@ def retrieve(
         impossible_object(each) if query.unit == "phrase" else "" for each, query in zip(asked, queries, strict=True)
     ]
 
+    wanted = [_wanted_object(knowledge_base, each) for each in asked]
+
     def key_of(place: int, hit: Hit) -> str | None:
         key = answer_key(queries[place].unit, hit)
-        return None if key == impossible[place] else key
+        is_possible = key != impossible[place] and wanted[place].allows(hit)
+        return key if is_possible else None
 
     results = knowledge_base.search(
         [replace(query, unit=searched_unit(query.unit)) for query in queries],
@@ -96,6 +100,13 @@ def retrieve(
 def shown_hits(unit: Unit, group: Group) -> tuple[Hit, ...]:
     """Return the places of an answer that are shown as its evidence: all of a phrase's, the best of a document's."""
     return group.hits[:GROUNDING_PASSAGES] if unit == "document" else group.hits
+
+
+def _wanted_object(knowledge_base: KnowledgeBase, asked: TaskInput) -> WantedObject:
+    if not isinstance(asked, Slot) or asked.object is None:
+        return WantedObject()
+    known = knowledge_base.alias_matches(asked.object)
+    return WantedObject.of(asked.object, [document.title for document, _ in known])
 
 
 def _retrieved(query: Query, result: SearchResult, aliased: Set[str]) -> Retrieved:

@@ -6,7 +6,8 @@ import pytest
 
 from adapters.errors import UnknownRelationError
 from adapters.tasks.defaults import MAX_INPUT_CHARS, MAX_TURNS, TURN_DECAY
-from adapters.tasks.queries import left_out_turns, query_of, relation_text, task_query
+from adapters.tasks.queries import left_out_turns, query_of, task_query
+from adapters.tasks.wording import relation_words
 from kbengine.errors import TaskInputError
 from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.span import Span
@@ -32,7 +33,28 @@ def test_a_relation_is_text_or_a_wikidata_id(relation) -> None:
     assert query.lexical == (("Marie Curie", 1.0), ("place of birth", 1.0))
     assert query.names == (("Marie Curie", 1.0),)
     assert query == task_query("slot-filling", f"Marie Curie [SEP] {relation}")
-    assert relation_text(relation) == "place of birth"
+    assert relation_words(relation) == "place of birth"
+
+
+@pytest.mark.parametrize("relation", ["instrument that X plays", "instrument that {} plays"])
+def test_an_own_wording_is_read_with_the_subject_in_its_place(relation) -> None:
+    """Its other words are matched beside the subject, which is looked for among names."""
+    query = query_of(Slot(" Yo-Yo Ma ", relation))
+    assert query.input == Question("What is the instrument that Yo-Yo Ma plays?")
+    assert query.lexical == (("Yo-Yo Ma", 1.0), ("instrument that plays", 1.0))
+    assert query.names == (("Yo-Yo Ma", 1.0),)
+    assert query.weights == query_of(Slot("Yo-Yo Ma", "instrument")).weights
+    assert query == task_query("slot-filling", f"Yo-Yo Ma [SEP] {relation}")
+
+
+@pytest.mark.parametrize("relation", ["P19", "place of birth"])
+def test_a_relation_is_asked_backwards_for_documents(relation) -> None:
+    """The object's words are matched beside the relation's; no name is looked for."""
+    query = query_of(Slot.backwards(relation, " Warsaw "))
+    assert query.input == Question("Who or what has place of birth Warsaw?")
+    assert query.lexical == (("Warsaw", 1.0), ("place of birth", 1.0))
+    assert (query.names, query.unit) == ((), "document")
+    assert query == task_query("slot-filling", f"? [SEP] {relation} [SEP] Warsaw")
 
 
 def test_an_unknown_relation_id_is_an_error() -> None:
@@ -50,6 +72,9 @@ def test_an_unknown_relation_id_is_an_error() -> None:
         (Slot("Ulm", " "), "the relation is blank"),
         (Slot("Ulm [SEP] country", "river"), r"without \[SEP\]"),
         (Slot("Ulm", None), "the relation is NoneType"),
+        (Slot.backwards("country", " "), "the object is blank"),
+        (Slot("Ulm", "country", "Germany"), "'Ulm' and the object 'Germany' are both given"),
+        (Slot("Ulm", " X?"), "the relation is 'X\\?', the subject's place alone"),
         (Question(5), "the question is int 5"),
         (Question("x" * (MAX_INPUT_CHARS + 1)), "100,001 characters, at most 100,000"),
         (Mention("x" * (1 << 20), Span(0, 4)), "1,048,576 characters"),

@@ -144,6 +144,9 @@ def test_people_see_score_support_and_places(kb) -> None:
     [
         ([], "nothing to ask"),
         (["--subject", "Ulm"], "both --subject and --relation"),
+        (["--object", "Ulm"], "--object and --relation"),
+        (["--relation", "country"], "--object and --relation"),
+        (["--subject", "Ulm", "--object", "Germany", "--relation", "country"], "both given"),
         (["--text", TEXT, "--span", "ten:12"], "wanted START:END"),
         (["--span", "1:2"], "nothing to ask"),
         (["a text", "--text", "another"], "given twice"),
@@ -163,6 +166,7 @@ def test_options_that_contradict_each_other_are_a_usage_error(tmp_path, argument
         (["--text", TEXT, "--span", "16:230"], TaskInputError, "not within the text of 49 characters"),
         (["--text", TEXT, "--span", "16:16"], TaskInputError, "is empty"),
         (["--subject", "Ulm", "--relation", "P99999"], UnknownRelationError, "P99999"),
+        (["--object", "Ulm", "--relation", "P19", "--threshold", "0.5"], InvalidOptionError, "have no probabilities"),
         (["Who?", "--threshold", "0.5", "--unit", "document"], InvalidOptionError, "about phrases"),
     ],
 )

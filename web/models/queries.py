@@ -106,14 +106,23 @@ class QuestionQuery(TaskQuery):
 
 
 class SlotFillingQuery(TaskQuery):
-    """A subject whose objects of a relation are wanted."""
+    """A subject whose objects of a relation are wanted, or an object whose subjects are."""
 
-    subject: Text = Field(description="The subject's name, as a title has it.")
-    relation: Text = Field(description="Free text, or a Wikidata property id such as P19.")
+    subject: Text | None = Field(None, description="The subject's name, as a title has it.")
+    relation: Text = Field(
+        description="A name, any free text, a Wikidata property id such as P19, or a wording with X or {} where the "
+        "subject stands, such as `instrument that X plays`."
+    )
+    object: Text | None = Field(
+        None, description="Instead of a subject: the documents about what has this object of the relation are wanted."
+    )
 
     def request(self) -> TaskInput:
         """Return the slot."""
-        return Slot(self.subject, self.relation)
+        if (self.subject is None) == (self.object is None):
+            given = "neither 'subject' nor 'object' is" if self.subject is None else "'subject' and 'object' are both"
+            raise TaskInputError(f"{given} given; give the one that is known")
+        return Slot(self.subject or "", self.relation, self.object)
 
 
 class DialogueQuery(TaskQuery):

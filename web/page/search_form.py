@@ -25,7 +25,7 @@ OPTION_NAMES = ("unit", "k", "effort", "threshold", "strategy", "read", "encoder
 """How is asked, by the names that the address, the API and the engine have for it."""
 _OWN_FIELDS: Mapping[Task, tuple[str, ...]] = {
     "question": ("q",),
-    "slot-filling": ("subject", "relation"),
+    "slot-filling": ("subject", "relation", "object"),
     "entity-linking": ("text",),
     "dialogue": ("turns",),
 }
@@ -39,7 +39,8 @@ class SearchForm:
         task: The task of the open tab.
         q: The question.
         subject: Of the slot.
-        relation: Of the slot: a name, free text, or a Wikidata id.
+        relation: Of the slot: a name, free text, a Wikidata id, or a wording with X where the subject stands.
+        object: Of the slot, where its subjects are wanted.
         text: Entity linking: the text with its mentions marked.
         turns: The dialogue, oldest first.
         unit: What an answer is; None takes the task's own choice.
@@ -57,6 +58,7 @@ class SearchForm:
     q: str = ""
     subject: str = ""
     relation: str = ""
+    object: str = ""
     text: str = ""
     turns: tuple[str, ...] = ()
     unit: Unit | None = None
@@ -72,7 +74,8 @@ class SearchForm:
     @property
     def shown_unit(self) -> Unit:
         """Return the unit that answers will have."""
-        return self.unit or DEFAULT_UNITS[self.task]
+        is_backwards = self.task == "slot-filling" and self.object != ""
+        return self.unit or ("document" if is_backwards else DEFAULT_UNITS[self.task])
 
     @property
     def is_empty(self) -> bool:
@@ -88,7 +91,7 @@ class SearchForm:
             case "dialogue":
                 asked = "".join(self.turns[-1:])
             case _:
-                asked = " · ".join(getattr(self, name) for name in _OWN_FIELDS[self.task])
+                asked = " · ".join(filter(None, (getattr(self, name) for name in _OWN_FIELDS[self.task])))
         return asked if len(asked) <= 80 else asked[:79] + "…"
 
     @property
@@ -111,6 +114,9 @@ class SearchForm:
         match self.task:
             case "question":
                 own = {"text": self.q}
+            case "slot-filling":
+                left_out = "subject" if self.object and not self.subject else "object" if not self.object else None
+                own = {name: text for name, text in own.items() if name != left_out}
             case "dialogue":
                 own = {"turns": list(self.turns)}
             case "entity-linking":
@@ -181,6 +187,7 @@ def read_form(parameters: MultiDict[str, str]) -> SearchForm:
         q=parameters.get("q", "").strip(),
         subject=parameters.get("subject", "").strip(),
         relation=parameters.get("relation", "").strip(),
+        object=parameters.get("object", "").strip(),
         text=parameters.get("text", "").replace("\r\n", "\n").strip(),
         turns=tuple(turn.strip() for part in parameters.getlist("turn") for turn in part.splitlines() if turn.strip()),
         unit=None if unit == DEFAULT_UNITS[task] else unit,

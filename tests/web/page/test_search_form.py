@@ -27,7 +27,7 @@ LINES = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp")), ma
 FILLED = LINES.filter(bool)
 FORMS = st.one_of(
     st.builds(SearchForm, q=LINES),
-    st.builds(SearchForm, task=st.just("slot-filling"), subject=LINES, relation=LINES),
+    st.builds(SearchForm, task=st.just("slot-filling"), subject=LINES, relation=LINES, object=LINES),
     st.builds(SearchForm, task=st.just("entity-linking"), text=LINES),
     st.builds(SearchForm, task=st.just("dialogue"), turns=st.lists(FILLED, max_size=4).map(tuple)),
 )
@@ -83,6 +83,9 @@ def test_each_task_asks_for_its_own_request():
 
     assert SearchForm(q="Who?").query().requests() == [Question("Who?")]
     assert SearchForm(task="slot-filling", subject="Vell", relation="P17").query().requests() == [Slot("Vell", "P17")]
+    backwards = SearchForm(task="slot-filling", relation="P19", object="Warsaw")
+    assert backwards.query().requests() == [Slot.backwards("P19", "Warsaw")]
+    assert backwards.shown_unit == "document"
     assert SearchForm(task="dialogue", turns=("a", "b")).query().requests() == [Dialogue(("a", "b"))]
     assert SearchForm(task="entity-linking", text=marked).query().requests() == [Mention("By Rook.", Span(3, 7))]
 
@@ -132,6 +135,7 @@ def test_marks_that_make_no_sense_are_refused(marked):
         SearchForm(task="entity-linking", text="[START_ENT] x [END_ENT] " * (limits.SPANS + 1)),
         SearchForm(task="entity-linking", text="nothing is marked"),
         SearchForm(task="slot-filling", subject="Vell"),
+        SearchForm(task="slot-filling", subject="Vell", relation="P17", object="Germany"),
         SearchForm(task="slot-filling", relation="country"),
     ],
 )
