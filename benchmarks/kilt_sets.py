@@ -60,6 +60,8 @@ TOLERANCE = 1.0
 
 RETRIEVAL_ONLY = frozenset(("selqa",))
 """Sets whose answers are whole sentences: no phrase can equal one."""
+BY_RELATION = frozenset(("fewrel", "fewrel_unseen"))
+"""Sets of few relations, each with many pages: their rows rise and fall by relation."""
 WEAK = frozenset(("el_weak",))
 """Sets with weak labels: for training at most, not measured."""
 

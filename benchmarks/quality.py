@@ -7,7 +7,9 @@ A knowledge base that is not there yet is built from the *.pages.jsonl.gz of the
 from __future__ import annotations
 
 import argparse
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,13 @@ from typing import Any
 from adapters.errors import MissingExtraError
 from adapters.kilt.plot import plot_recall
 from adapters.kilt.predicting import PredictOptions, PredictReport, predict_file, task_of_file
+from adapters.kilt.records import read_gold
 from adapters.kilt.scoring import score_files, score_retrieval_files
+from adapters.kilt.standard_error import cluster_of_slot, clustered_standard_error, first_page
+from adapters.tasks.defaults import WEIGHTS_CHOSEN_ON
 from benchmarks.bm25_pages import PageRanker
 from benchmarks.kilt_sets import (
+    BY_RELATION,
     DATA_VARIABLE,
     RETRIEVAL_ONLY,
     TARGETS,
@@ -109,6 +115,7 @@ def measure_set(knowledge_base: KnowledgeBase, ranker: PageRanker, name: str, pa
         row["bm25"] = score_pages(gold, ranker.predict(task, gold))
         dense = predict(knowledge_base, gold, config.scratch / f"{name}.dense.jsonl", task, weights=DENSE)
         row["dense"] = score_pages(gold, dense.path)
+    row["error"] = errors(gold, report.path, name)
     if name in TARGETS:
         row["target"] = {"Rprec": TARGETS[name].rprec, "KILT-em": TARGETS[name].kilt_em}
     row["elapsed_s"] = round(time.perf_counter() - began, 1)
@@ -135,6 +142,29 @@ def score(gold: Path, guess: Path, name: str) -> dict[str, float]:
     return _ranking(dict(scores.ranking)) | _percent(values)
 
 
+def errors(gold: Path, guess: Path, name: str) -> dict[str, float | None]:
+    """Return the standard errors of R-precision and, where answers can be compared, KILT-EM, in points.
+
+    Rows are clustered by their first gold page, those of relations by the relation: a development set of a thousand
+    rows may have six pages.
+    """
+    cluster = cluster_of_slot if name in BY_RELATION else first_page
+    clusters = [cluster(record) for record in read_gold(gold)]
+    rprec = [pages.rprec for _, pages in score_retrieval_files(gold, guess).records]
+    found = {"Rprec": clustered_standard_error(rprec, clusters)}
+    if name not in RETRIEVAL_ONLY:
+        records = score_files(gold, guess).records
+        kilt_em = [record.answers.em if record.pages.rprec == 1 else 0.0 for record in records]
+        found["KILT-em"] = clustered_standard_error(kilt_em, clusters)
+    return {figure: None if error is None else round(100 * error, 2) for figure, error in found.items()}
+
+
+def error_of_mean(found: Sequence[float | None]) -> float | None:
+    """Return the standard error of the mean of independent figures, from theirs; None unless all have one."""
+    known = [error for error in found if error is not None]
+    return _rounded(math.hypot(*known) / len(known)) if known and len(known) == len(found) else None
+
+
 def score_pages(gold: Path, guess: Path) -> dict[str, float]:
     """Return R-precision and recall at each depth in percent."""
     return _ranking(dict(score_retrieval_files(gold, guess, ks=KS).measures))
@@ -147,6 +177,11 @@ def task_macros(rows: list[Row]) -> Row:
     for column in columns:
         names = dict.fromkeys(name for row in rows for name in row.get(column, {}))
         macros[column] = {name: _rounded(macro([row.get(column, {}).get(name) for row in rows])) for name in names}
+    macros["error"] = {
+        name: error_of_mean([row["error"].get(name) for row in rows if name in row["error"]])
+        for name in ("Rprec", "KILT-em")
+        if any("error" in row for row in rows)
+    }
     # KILT-EM counts where the prototype has a figure: not for links and dialogues, whose answers are no phrases.
     compared = [row["ours"].get("KILT-em") for row in rows if row.get("target", {}).get("KILT-em") is not None]
     macros["KILT-em compared"] = _rounded(macro(compared))
@@ -177,6 +212,8 @@ HEADINGS = (
     "F1",
     "KILT-AC",
     "KILT-EM",
+    "± Rprec",
+    "± KILT-EM",
     "BM25 Rprec",
     "BM25 R@5",
     "dense Rprec",
@@ -184,6 +221,8 @@ HEADINGS = (
 )
 CELLS = (
     *((("ours", name)) for name in ("Rprec", "recall@5", "accuracy", "em", "f1", "KILT-accuracy", "KILT-em")),
+    ("error", "Rprec"),
+    ("error", "KILT-em"),
     *((column, name) for column in ("bm25", "dense") for name in ("Rprec", "recall@5")),
 )
 
@@ -204,7 +243,8 @@ def markdown(figures: dict[str, Any]) -> str:
     rows = "all development rows" if limit is None else f"first {limit} rows of each set"
     lines = [
         f"{base['documents']:,} pages, {base['passages']:,} passages, {base['stored_vectors']:,} phrase vectors; "
-        f"{rows}; percent. Target: the prototype's R-precision / KILT-EM.",
+        f"{rows}; percent. Target: the prototype's R-precision / KILT-EM. ±: standard errors clustered by page, those "
+        f"of relations by relation. Weights were chosen on {WEIGHTS_CHOSEN_ON}.",
         "",
         f"| set | rows | {' | '.join(HEADINGS)} | target |",
         f"| --- |{' ---: |' * (len(HEADINGS) + 2)}",

@@ -53,7 +53,8 @@ class RowScores:
     """The scores of one row, each 0 to 1; None where the row has no gold of the kind.
 
     Attributes:
-        recall: 1 when a gold paragraph is among the first five (top-5 accuracy, as both papers call it).
+        recall: 1 when a gold paragraph is among the first five. The papers' top-k accuracy is another figure: that an
+            answer's string stands in one of the first k passages, whichever they are.
         rprec: Page R-precision.
         em: 1 when the first passage's phrase is an answer.
         kilt_em: `em` where R-precision is 1.

@@ -2,8 +2,9 @@
 
 Both are the mean of −log of the gold passage's share in a softmax over itself and its negatives. L_topic's negatives
 are the gold passages of the other questions; L_hard's are the passages that BM25 ranks best for the question and that
-hold none of its answers. A passage's score is that of its best phrase, or the cosine of passage vectors over the
-temperature that they were trained with. The paper compares passages so; the numbers of negatives are ours.
+hold none of its answers. The paper's L_hard has one negative, the gold passage without the sentence of the answer, so
+its figures and these are not to be compared. A passage's score is that of its best phrase, or the cosine of passage
+vectors over the temperature that they were trained with.
 """
 
 from __future__ import annotations

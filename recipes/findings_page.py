@@ -11,6 +11,10 @@ TABLES = (
     ("Negatives (Table 6)", ("none", "in-batch", "pre-batch-1", "pre-batch-2", "pre-batch-4", "tokens")),
     ("Model and data (Table 5)", ("in-batch", "separate", "generated", "distilled")),
 )
+HARD = (
+    "L_hard's negatives are BM25's best passages without an answer; in the paper it is the gold passage without the "
+    "sentence of the answer, so its figures are others."
+)
 FIGURE = ("none", "in-batch", "pre-batch-2", "passages")
 
 Figures = dict[str, list[dict[str, Any]]]
@@ -47,7 +51,7 @@ def page(figures: Figures, whats: Mapping[str, str], measured_with: str, notes: 
                     for setting in ("single", "small")
                 ]
                 lines.append(f"| {whats[name]} | {len(figures[name])} | {cells[0]} | {cells[1]} |")
-    lines += ["", "## Topics and near passages (Figure 3 of the second paper)", "", "Lower is better.", ""]
+    lines += ["", "## Topics and near passages (Figure 3 of the second paper)", "", "Lower is better. " + HARD, ""]
     lines += ["| training | L_topic | L_hard |", "| --- | --- | --- |"]
     for name in FIGURE:
         if name in figures:

@@ -7,7 +7,7 @@ from typing import Any
 
 from adapters.kilt.predicting import task_of_file
 from benchmarks.kilt_sets import RETRIEVAL_ONLY, TARGETS, limited, macro, page_files, set_files
-from benchmarks.quality import predict, score
+from benchmarks.quality import errors, predict, score
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import DEFAULT_FILTER
 from kbengine.encoders.encoder import Encoder
@@ -30,7 +30,7 @@ def score_encoder(
     sets: tuple[str, ...] = (),
     limit: int | None = None,
 ) -> dict[str, Any]:
-    """Return page R-precision and KILT-EM in percent of each set, and their means over all sets.
+    """Return page R-precision and KILT-EM in percent of each set with their standard errors, and the means of all sets.
 
     Args:
         encoder: to build and search with.
@@ -54,7 +54,8 @@ def score_encoder(
                 guess = scratch / f"{name}.{way}.jsonl"
                 predicted = predict(knowledge_base, gold, guess, task_of_file(path), weights=weights)
                 found = score(gold, predicted.path, name)
-                rows[name][way] = {"Rprec": found["Rprec"], "KILT-em": _kilt_em(name, found)}
+                error = errors(gold, predicted.path, name)
+                rows[name][way] = {"Rprec": found["Rprec"], "KILT-em": _kilt_em(name, found), "error": error}
         documents = knowledge_base.info().documents
     return {"documents": documents, "sets": rows, "macro": {way: macros_of(rows, way) for way in WEIGHTS}}
 

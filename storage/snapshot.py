@@ -172,7 +172,7 @@ class Snapshot:
         """Return the token vectors float32 (n, d) of rows (n) as the index sees them while it seeks candidates.
 
         Decoded codes where the index has a quantiser, whether or not int8 vectors are stored too; not normalised.
-        What is tuned on these is tuned for what the index really serves.
+        What ranks is `vectors`.
         """
         return self._of_tokens(rows, self.d, lambda ann, own: ann.served.vectors(own))
 

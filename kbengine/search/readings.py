@@ -129,16 +129,16 @@ def _spans(
         spans = best_spans(logits.start, logits.end, max_tokens=max_tokens, n=2 * SPANS_OF_A_PASSAGE)
         scores.append([span.score for span in spans])
         for span in spans:
-            place = Span(int(logits.starts[span.first]), int(logits.ends[span.last]))
-            places.append(Place(hit.document.title, hit.passage.text, place))
+            characters = Span(int(logits.starts[span.first]), int(logits.ends[span.last]))
+            places.append(Place(hit.document.title, hit.passage.text, characters))
     bounded = iter(zip(places, bounded_spans(records, places), strict=True))
     found: list[list[tuple[Span, float]]] = []
     for (_, logits), own in zip(read, scores, strict=True):
         kept = []
-        for score, (place, span) in zip(own, bounded, strict=False):
-            if span is not None:
-                is_whole = span == trimmed_span(place.text, place.span)
-                kept.append((span, score if is_whole else _score_at(logits, span)))
+        for score, (place, shown) in zip(own, bounded, strict=False):
+            if shown is not None:
+                is_whole = shown == trimmed_span(place.text, place.span)
+                kept.append((shown, score if is_whole else _score_at(logits, shown)))
         found.append(sorted(kept, key=lambda each: -each[1])[:SPANS_OF_A_PASSAGE])
     return found
 

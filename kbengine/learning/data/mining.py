@@ -1,4 +1,4 @@
-"""Mined hard negatives: passages that look right for a query and are not (EMNLP 2021, section 3.2)."""
+"""Mined hard negatives: passages that look right for a query and are not (EMNLP 2021, section 4.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pre-batch negatives: gold phrase vectors of the last batches, kept without gradient (DensePhrases, section 4.2)."""
+"""Pre-batch negatives: gold phrase vectors of the last batches, kept without gradient (DensePhrases, section 4.3)."""
 
 from __future__ import annotations
 

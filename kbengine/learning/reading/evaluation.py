@@ -1,6 +1,6 @@
 """How well an encoder or a reader reads: the papers' query-agnostic setting, D_small, and the cross-encoder.
 
-Query-agnostic (DensePhrases, Table 1): the best phrase of the one gold passage by `start·q_start + end·q_end` (Eq. 4).
+Query-agnostic (DensePhrases, Table 2): the best phrase of the one gold passage by `start·q_start + end·q_end` (Eq. 4).
 D_small (DensePhrases, Table 6): the same over all gold passages of the data set together.
 """
 

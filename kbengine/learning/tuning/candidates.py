@@ -63,7 +63,8 @@ class Candidates:
 class CandidateSource:
     """Retrieves candidates with query vectors that may be another encoder's every time.
 
-    The vectors are those that the index serves (decoded codes), so that what is learned holds for the index as it is.
+    The vectors are those that ranking uses, so that what is learned holds for it: int8 ones, also where the index seeks
+    among codes, and decoded codes where int8 ones were dropped.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ MAX_TOP_K = 1000
 
 @dataclass(frozen=True)
 class TuningLoop(LoopOptions):
-    """The loop's options with the papers' defaults for tuning: five epochs of batches of 12, AdamW at 3e-5."""
+    """The loop's options for tuning: batches of 12 and AdamW at 3e-5 as in the papers, five epochs for their ten."""
 
     epochs: int = 5
     batch_size: int = 12

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kbengine.encoders.encoder import QueryVectors
 from kbengine.learning.tuning.candidates import CandidateSource
 from kbengine.learning.tuning.losses import LOSSES
-from kbengine.search.query import Weights
+from kbengine.search.query import SearchOptions, Weights
+from kbengine.search.searcher import Searcher
+from storage.reader import KBReader
 from tests.kbengine.learning.tuning.tuning_world import open_world, planted_rows
+from tests.storage import clustered_world
 from tests.tiny_encoder import SENTENCES
 
 
@@ -26,7 +30,7 @@ def find(world, loss="doc", retrieval="both", top_k=400, rows=None):
     return source.find(rows, world.encoder.encode_queries([row.query.input for row in rows]))
 
 
-def test_vectors_are_those_that_the_index_serves(world) -> None:
+def test_vectors_are_those_that_search_ranks_by(world) -> None:
     """Scores from them are the scores that a search by phrase vectors gives."""
     row = planted_rows()[0]
     found = find(world, retrieval="dense", rows=[row])
@@ -35,6 +39,35 @@ def test_vectors_are_those_that_the_index_serves(world) -> None:
     scores = (found.start @ encoded.start[0] + found.end @ encoded.end[0])[0][found.is_phrase[0]]
 
     best = world.search(row.query, k=1, weights=Weights(1, 0, 0)).hits[0]
+    assert scores.max() == pytest.approx(best.score, rel=1e-5)
+
+
+class ClusteredEncoder:
+    """Asks near the clusters of the storage tests' knowledge base."""
+
+    d, fingerprint, passage_fingerprint = clustered_world.D, "c" * 64, "c" * 64
+    max_phrase_tokens, sparse = 5, None
+
+    def encode_queries(self, inputs, *, truncate=False):
+        """The same vectors for whatever is asked."""
+        near = clustered_world.queries(3)[None].repeat(len(inputs), axis=0)
+        n = len(inputs)
+        return QueryVectors(near[:, 0], near[:, 1], near[:, 2], np.full(n, 3), np.zeros(n, dtype=np.bool_))
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_vectors_are_those_that_search_ranks_by_where_the_index_holds_codes(tmp_path, drop) -> None:
+    """int8 ones where they are kept; the codes where these are all there is."""
+    clustered_world.create(tmp_path / "kb")
+    clustered_world.change(tmp_path / "kb", "opq16", drop=drop)
+    row = planted_rows()[0]
+    with KBReader.open(tmp_path / "kb") as reader:
+        searcher = Searcher(reader, ClusteredEncoder())
+        encoded = ClusteredEncoder().encode_queries([row.query.input])
+        found = CandidateSource(searcher, top_k=50, retrieval="dense", loss="doc").find([row], encoded)
+        best = searcher.search([row.query], SearchOptions(k=1, weights=Weights(1, 0, 0)))[0].hits[0]
+
+    scores = (found.start @ encoded.start[0] + found.end @ encoded.end[0])[0][found.is_phrase[0]]
     assert scores.max() == pytest.approx(best.score, rel=1e-5)
 
 
