@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
-LIBRARIES = ("torch", "faiss-cpu", "numpy", "pysqlite3", "sqlalchemy", "tokenizers")
+LIBRARIES = ("torch", "onnxruntime", "faiss-cpu", "numpy", "pysqlite3", "sqlalchemy", "tokenizers")
 
 
 def machine() -> dict[str, Any]:

@@ -8,9 +8,10 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor
 
-from kbengine.encoders.checkpoint import WeightsDType, write_checkpoint
+from kbengine.encoders.checkpoint import write_checkpoint
 from kbengine.encoders.config import Architecture, BackboneConfig, EncoderConfig, QueryLimits
 from kbengine.encoders.model import PhraseModel, build_model
+from kbengine.encoders.packing import WeightsDType
 
 SENTENCES = (
     "The Amazon rainforest is a moist broadleaf forest that covers most of the Amazon basin of South America.",

@@ -18,9 +18,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from kbengine.densephrases.keys import PHRASE_ENCODER, MappedTensors, map_tensors, missing_parts
-from kbengine.encoders.checkpoint import WeightsDType, read_checkpoint, some_of, write_checkpoint
+from kbengine.encoders.checkpoint import read_checkpoint, write_checkpoint
 from kbengine.encoders.config import BackboneConfig, EncoderConfig, QueryLimits
 from kbengine.encoders.location import find_encoder
+from kbengine.encoders.packing import WeightsDType, some_of
 from kbengine.encoders.pretrained import read_backbone, read_tokenizer
 from kbengine.errors import EncoderError
 

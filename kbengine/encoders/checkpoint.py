@@ -1,28 +1,33 @@
-"""Model directories: `config.json`, `tokenizer.json` and `model.safetensors`, read strictly and written whole.
-
-Tensors are float32, float16, or int8 with one float16 scale per row in `NAME.scale`; one file may mix them.
-"""
+"""Model directories: `config.json`, `tokenizer.json` and `model.safetensors`, read strictly and written whole."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from kbengine.encoders.config import CONFIG_FILE, JSON, EncoderConfig
 from kbengine.encoders.model import QUERY_PREFIX, PhraseModel, empty_model
+from kbengine.encoders.packing import (
+    SCALE,
+    WEIGHTS_DTYPES,
+    WeightsDType,
+    check_finite,
+    pack,
+    read_packed,
+    some_of,
+    unpack,
+    unpack_all,
+)
 from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
 from kbengine.errors import EncoderError, InvalidOptionError
 from storage.durable import write_directory
@@ -31,10 +36,6 @@ TOKENIZER_FILE = "tokenizer.json"
 WEIGHTS_FILE = "model.safetensors"
 _WANTED_FILES = f"{CONFIG_FILE}, {TOKENIZER_FILE} and {WEIGHTS_FILE}"
 
-WeightsDType = Literal["int8", "float16", "float32"]
-WEIGHTS_DTYPES: tuple[WeightsDType, ...] = get_args(WeightsDType)
-
-_SCALE = ".scale"
 # Present in Hugging Face and DensePhrases files, used by neither architecture here.
 _UNUSED = re.compile(r"(^|\.)(pooler\.dense\.(weight|bias)|embeddings\.position_ids)$")
 _ALIASES = {"filter_linear.weight": "filter_head.weight", "filter_linear.bias": "filter_head.bias"}
@@ -46,10 +47,6 @@ _PASSAGE_SETTINGS = (
     "passage_token_type",
     "passage_vector",
 )
-# Narrower matrices (token types, filter head) stay float16: there is nothing to save in them.
-_MIN_INT8_ROWS = 16
-_SMALLEST_HALF = 2.0**-24
-_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -124,13 +121,13 @@ def write_checkpoint(
         raise EncoderError(f"{directory} already exists; choose another directory or remove it first")
     decoded = {name: tensor.detach().to("cpu", torch.float32) for name, tensor in weights.items()}
     _check_encoder(decoded, config, directory)
-    _check_finite(decoded, directory)
+    check_finite(decoded, directory)
     there = {} if like is None else _read_stored(like / WEIGHTS_FILE)
     stored: dict[str, Tensor] = {}
     for name, tensor in decoded.items():
-        kept = {each: there[each] for each in (name, name + _SCALE) if each in there}
-        is_same = name in kept and torch.equal(_decode(name, kept[name], kept.get(name + _SCALE), directory), tensor)
-        stored.update(kept if is_same else _encode(name, tensor, dtype))
+        kept = {each: there[each] for each in (name, name + SCALE) if each in there}
+        is_same = name in kept and torch.equal(unpack(name, kept[name], kept.get(name + SCALE), directory), tensor)
+        stored.update(kept if is_same else pack(name, tensor, dtype))
     files = {
         CONFIG_FILE: (json.dumps(config.to_json(), indent=2) + "\n").encode(),
         TOKENIZER_FILE: tokenizer_json.encode(),
@@ -144,9 +141,7 @@ def fingerprints(
     config: EncoderConfig, tokenizer_json: str, weights: Mapping[str, Tensor], truecaser: Truecaser | None = None
 ) -> tuple[str, str]:
     """Return the fingerprints, hex, of the whole encoder and of the part that makes passage vectors."""
-    with ThreadPoolExecutor(max_workers=4) as executor:  # hashing releases the interpreter lock
-        names = sorted(weights)
-        digests = dict(zip(names, executor.map(lambda name: _tensor_sha256(weights[name]), names), strict=True))
+    digests = tensor_digests(weights)
     tokenizer = hashlib.sha256(tokenizer_json.encode()).hexdigest()
     settings = config.to_json()
     passage_settings = {name: settings[name] for name in _PASSAGE_SETTINGS}
@@ -154,6 +149,13 @@ def fingerprints(
     if truecaser is not None:
         settings |= {"truecaser": hashlib.sha256(truecaser.to_json().encode()).hexdigest()}
     return _sha256_of(settings, tokenizer, digests), _sha256_of(passage_settings, tokenizer, passage_weights)
+
+
+def tensor_digests(weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the SHA-256 (hex) of each tensor's shape and values."""
+    with ThreadPoolExecutor(max_workers=4) as executor:  # hashing releases the interpreter lock
+        names = sorted(weights)
+        return dict(zip(names, executor.map(lambda name: _tensor_sha256(weights[name]), names), strict=True))
 
 
 def _sha256_of(settings: JSON, tokenizer: str, digests: Mapping[str, str]) -> str:
@@ -194,47 +196,21 @@ def _parse_json(text: str, path: Path) -> object:
 def _read_weights(path: Path) -> dict[str, Tensor]:
     """Return the file's tensors as float32, scales applied, unused ones left out, aliases resolved."""
     stored = _read_stored(path)
-    _check_finite(stored, path)
+    check_finite(stored, path)
+    used = {name: tensor for name, tensor in stored.items() if not _UNUSED.search(name.removesuffix(SCALE))}
     weights: dict[str, Tensor] = {}
-    for name, tensor in stored.items():
-        if name.endswith(_SCALE) and name.removesuffix(_SCALE) in stored:
-            continue
-        scale = stored.get(name + _SCALE)
-        if _UNUSED.search(name):
-            continue
+    for name, tensor in unpack_all(used, path).items():
         ours = _ALIASES.get(name, name)
         if ours in weights:
             raise EncoderError(f"{path} holds both {ours} and {name}, which mean the same; remove one")
-        weights[ours] = _decode(name, tensor, scale, path)
+        weights[ours] = tensor
     return weights
 
 
 def _read_stored(path: Path) -> dict[str, Tensor]:
-    """Return the file's tensors as they are in it."""
     if not path.is_file():
         raise EncoderError(f"{path} is missing; a model directory holds {_WANTED_FILES}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
-    except (SafetensorError, OSError) as e:
-        raise EncoderError(f"cannot read {path}: {e}; copy the model directory again") from e
-
-
-def _decode(name: str, tensor: Tensor, scale: Tensor | None, path: Path) -> Tensor:
-    if tensor.dtype == torch.int8:
-        if scale is None:
-            raise EncoderError(f"{path}: {name} is int8 without {name}{_SCALE}; copy the model directory again")
-        if scale.shape != tensor.shape[:1]:
-            raise EncoderError(
-                f"{path}: {name}{_SCALE} has shape {tuple(scale.shape)}, wanted {tuple(tensor.shape[:1])}, one per row"
-            )
-        # Exact: 7 bits times 11 bits fit into float32's 24.
-        return torch.mul(tensor, scale.float().view(-1, *[1] * (tensor.ndim - 1)))
-    if scale is not None:
-        raise EncoderError(f"{path}: {name} has a scale but is {tensor.dtype}, wanted int8; store it anew")
-    if tensor.dtype not in (torch.float16, torch.float32):
-        raise EncoderError(f"{path}: {name} is {tensor.dtype}, wanted float32, float16 or int8 with a scale")
-    return tensor.float()
+    return read_packed(path)
 
 
 def check_weights(weights: Mapping[str, Tensor], model: nn.Module, kind: str, source: Path) -> None:
@@ -268,39 +244,3 @@ def check_weights(weights: Mapping[str, Tensor], model: nn.Module, kind: str, so
 def _check_encoder(weights: Mapping[str, Tensor], config: EncoderConfig, source: Path) -> None:
     kind = f"the {config.architecture} architecture with {config.backbone.num_hidden_layers} layers"
     check_weights(weights, empty_model(config), kind, source)
-
-
-def _check_finite(tensors: Mapping[str, Tensor], source: Path) -> None:
-    # A float32 sum is NaN or infinite when a value is, and many times faster than asking each of them.
-    if spoilt := [
-        name
-        for name, tensor in tensors.items()
-        if tensor.is_floating_point() and not math.isfinite(tensor.sum(dtype=torch.float32).item())
-    ]:
-        raise EncoderError(f"{source} holds NaN or infinite values in {some_of(spoilt)}; train or copy it anew")
-
-
-def some_of(names: Iterable[str]) -> str:
-    """Return the first few of the names, and how many more there are."""
-    ordered = sorted(names)
-    more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""
-    return ", ".join(ordered[:_LISTED]) + more
-
-
-def _encode(name: str, tensor: Tensor, dtype: WeightsDType) -> dict[str, Tensor]:
-    """Return what is stored for one tensor: itself, or int8 values and scales."""
-    if dtype == "float32":
-        return {name: tensor.contiguous()}
-    if dtype == "float16" or tensor.ndim != 2 or tensor.shape[0] < _MIN_INT8_ROWS:
-        half = tensor.to(torch.float16)
-        if not bool(torch.isfinite(half).all()):
-            raise EncoderError(f"{name} holds values beyond float16 (65504); store the model as float32")
-        return {name: half.contiguous()}
-    largest = tensor.abs().amax(dim=1)
-    scale = (largest / 127).to(torch.float16).clamp_min(_SMALLEST_HALF)
-    # One half up where rounding went down, so that no value of the row is clipped.
-    scale = (scale.view(torch.int16) + (scale.float() * 127 < largest).to(torch.int16)).view(torch.float16)
-    if not bool(torch.isfinite(scale).all()):
-        raise EncoderError(f"{name} holds values beyond float16's range times 127; store the model as float32")
-    codes = torch.round(tensor / scale.float()[:, None]).to(torch.int8)
-    return {name: codes.contiguous(), name + _SCALE: scale}

@@ -23,9 +23,10 @@ from storage.tuned_files import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kbengine.encoders.checkpoint import Checkpoint, WeightsDType
+    from kbengine.encoders.checkpoint import Checkpoint
     from kbengine.encoders.deltas import ParameterOptions
     from kbengine.encoders.encoder import Encoder
+    from kbengine.encoders.packing import WeightsDType
 
 MAX_LOADED = 8
 """Tuned encoders kept in memory, those used last: one with a query encoder of its own takes some 45 MB at d = 384."""

@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
 from kbengine.encoders.checkpoint import TOKENIZER_FILE, WEIGHTS_FILE, check_weights
 from kbengine.encoders.config import CONFIG_FILE
+from kbengine.encoders.packing import WEIGHTS_DTYPES, WeightsDType, check_finite, pack, read_packed, unpack_all
 from kbengine.errors import CorruptError, EncoderError, InvalidOptionError
 from kbengine.reading.checkpoint_files import CHECKSUM_FILE
 from kbengine.reading.config import ReaderConfig
 from kbengine.reading.model import CrossEncoder, empty_cross_encoder
+from kbengine.reading.shared_embeddings import EMBEDDINGS_PREFIX, read_shared_embeddings, shared_embeddings
 from storage.durable import check_file, write_directory
-
-ReaderDType = Literal["float16", "float32"]
-READER_DTYPES: tuple[ReaderDType, ...] = get_args(ReaderDType)
 
 
 @dataclass(frozen=True)
 class ReaderCheckpoint:
-    """A reader directory, read and checked; weights are float32. `fingerprint` is that of the files."""
+    """A reader directory, read and checked.
+
+    Attributes:
+        config: The reader's configuration.
+        tokenizer_json: The text of its `tokenizer.json`.
+        weights: All tensors, float32.
+        stored: The same as they are stored (`kbengine.encoders.packing`), shared embeddings among them.
+        fingerprint: Of the files, and so of everything: the configuration names the digest of shared embeddings.
+    """
 
     config: ReaderConfig
     tokenizer_json: str
     weights: Mapping[str, Tensor]
+    stored: Mapping[str, Tensor]
     fingerprint: str
 
     def model(self, *, dropout: float = 0.0) -> CrossEncoder:
@@ -49,18 +55,17 @@ def read_reader(directory: Path) -> ReaderCheckpoint:
         CorruptError: a file is not what was written.
     """
     checksums = _checksums(directory)
-    data = {}
     for name in (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE):
         check_file(directory / name, n_bytes=checksums[name][0], sha256=checksums[name][1])
-        data[name] = (directory / name).read_bytes()
-    config = ReaderConfig.from_json(json.loads(data[CONFIG_FILE]))
-    try:
-        weights = {name: tensor.float() for name, tensor in load(data[WEIGHTS_FILE]).items()}
-    except SafetensorError as e:
-        raise CorruptError(f"cannot read {directory / WEIGHTS_FILE}: {e}; copy the reader again") from e
+    config = ReaderConfig.from_json(json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8")))
+    stored = read_packed(directory / WEIGHTS_FILE)
+    if config.embeddings_of is not None:
+        stored |= read_shared_embeddings(config.embeddings_of)
+    weights = unpack_all(stored, directory / WEIGHTS_FILE)
     check_weights(weights, empty_cross_encoder(config), "the reader", directory)
     fingerprint = "".join(checksums[name][1][:16] for name in (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE))
-    return ReaderCheckpoint(config, data[TOKENIZER_FILE].decode(), weights, fingerprint)
+    tokenizer_json = (directory / TOKENIZER_FILE).read_text(encoding="utf-8")
+    return ReaderCheckpoint(config, tokenizer_json, weights, stored, fingerprint)
 
 
 def write_reader(
@@ -69,7 +74,8 @@ def write_reader(
     tokenizer_json: str,
     weights: Mapping[str, Tensor],
     *,
-    dtype: ReaderDType = "float16",
+    dtype: WeightsDType = "float16",
+    share_embeddings: str | None = None,
 ) -> None:
     """Write a reader's directory durably, with all its files or else not at all.
 
@@ -78,23 +84,28 @@ def write_reader(
         config: the reader's configuration.
         tokenizer_json: the text of its `tokenizer.json`.
         weights: the model's `state_dict()`.
-        dtype: how to store the weights.
+        dtype: how to store the weights; int8 applies to matrices, whose other tensors are then float16.
+        share_embeddings: the bundled encoder whose embeddings the reader has; they are then not stored again.
 
     Raises:
-        EncoderError: the directory exists, or the weights do not fit the configuration or are not finite.
+        EncoderError: the directory exists, the weights do not fit the configuration or are not finite, or the
+            embeddings are not those of the encoder.
         StorageFullError: no space; nothing is left behind.
     """
-    if dtype not in READER_DTYPES:
-        raise InvalidOptionError(f"weights dtype is {dtype!r}, wanted one of {', '.join(READER_DTYPES)}")
+    if dtype not in WEIGHTS_DTYPES:
+        raise InvalidOptionError(f"weights dtype is {dtype!r}, wanted one of {', '.join(WEIGHTS_DTYPES)}")
     if directory.exists():
         raise EncoderError(f"{directory} already exists; choose another directory or remove it first")
     plain = {name: tensor.detach().to("cpu", torch.float32) for name, tensor in weights.items()}
     check_weights(plain, empty_cross_encoder(config), "the reader", directory)
-    stored = {name: tensor.to(getattr(torch, dtype)).contiguous() for name, tensor in plain.items()}
-    if spoilt := sorted(name for name, tensor in stored.items() if not bool(torch.isfinite(tensor).all())):
-        raise EncoderError(f"NaN or beyond {dtype}: {', '.join(spoilt[:5])}; use float32 or train anew")
+    check_finite(plain, directory)
+    shared = None if share_embeddings is None else shared_embeddings(share_embeddings, plain)
+    own = {name: each for name, each in plain.items() if shared is None or not name.startswith(EMBEDDINGS_PREFIX)}
+    stored: dict[str, Tensor] = {}
+    for name, tensor in own.items():
+        stored |= pack(name, tensor, dtype)
     files = {
-        CONFIG_FILE: (json.dumps(config.to_json(), indent=2) + "\n").encode(),
+        CONFIG_FILE: (json.dumps(replace(config, embeddings_of=shared).to_json(), indent=2) + "\n").encode(),
         TOKENIZER_FILE: tokenizer_json.encode(),
         WEIGHTS_FILE: save(stored, metadata={"format": "pt", "dtype": dtype}),
     }

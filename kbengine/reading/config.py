@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from kbengine.encoders.config import BackboneConfig, QueryLimits, config_of, require_int
 from kbengine.errors import EncoderError
 
 READER_KIND = "cross-encoder-reader"
+
+
+@dataclass(frozen=True)
+class SharedEmbeddings:
+    """Embeddings that a reader has in common with a bundled encoder, so that they are not stored twice.
+
+    Attributes:
+        encoder: The encoder's name.
+        sha256: Of the decoded embeddings, hex: another encoder of that name is noticed.
+    """
+
+    encoder: str
+    sha256: str
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not isinstance(value, str) or not value:
+                raise EncoderError(f"embeddings_of.{name} is {value!r}, wanted a text; correct config.json")
 
 
 @dataclass(frozen=True)
@@ -23,6 +41,7 @@ class ReaderConfig:
         max_title_tokens: Of the title that is read before the passage; 0 leaves titles out.
         max_query_tokens: Of each kind of query, special tokens included.
         max_answer_tokens: The longest answer.
+        embeddings_of: The encoder whose embeddings are the reader's too; None where the reader has its own.
         kind: Always "cross-encoder-reader", so that no directory is taken for something it is not.
     """
 
@@ -32,6 +51,7 @@ class ReaderConfig:
     max_title_tokens: int = 20
     max_query_tokens: QueryLimits = field(default_factory=lambda: QueryLimits(64, 64, 128, 128))
     max_answer_tokens: int = 20
+    embeddings_of: SharedEmbeddings | None = None
     kind: str = READER_KIND
 
     def __post_init__(self) -> None:
@@ -67,7 +87,11 @@ class ReaderConfig:
             raise EncoderError(
                 f"config.json says kind {seen!r}, wanted {READER_KIND!r}; give a directory that 'kbengine train' made"
             )
-        return config_of(cls, value, "config.json of the reader")
+        config = config_of(cls, {**value, "embeddings_of": None}, "config.json of the reader")
+        shared = value.get("embeddings_of")
+        if shared is None:
+            return config
+        return replace(config, embeddings_of=config_of(SharedEmbeddings, shared, "config.json, embeddings_of"))
 
     def to_json(self) -> dict[str, Any]:
         """Return what `config.json` holds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -11,24 +11,24 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
+from kbengine.encoders.packing import WeightsDType, unpack_all
 from kbengine.encoders.tokenization import TextTokenizer
-from kbengine.encoders.windows import plan_batches
 from kbengine.inputs import TaskInput
-from kbengine.reading.checkpoint import ReaderDType, read_reader, write_reader
+from kbengine.reading.checkpoint import read_reader, write_reader
 from kbengine.reading.config import ReaderConfig
-from kbengine.reading.inputs import Passage, ReaderInput, padded, reader_inputs
+from kbengine.reading.forward import Forward, InputLogits, Runtime, RuntimeChoice, choose_runtime
+from kbengine.reading.inputs import Passage, ReaderInput, reader_inputs
 from kbengine.reading.location import find_reader
 from kbengine.reading.model import CrossEncoder
+from kbengine.reading.onnx_forward import OnnxForward
 from kbengine.reading.spans import PassageLogits, best_span, span_probability
+from kbengine.reading.torch_forward import TorchForward
 from kbengine.span import Span
 
 Float32 = NDArray[np.float32]
-
-# As for the encoders: throughput is flat from 500 tokens on a CPU, a GPU wants many at once.
-_MAX_BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
-_OVERHEAD_TOKENS = {"cpu": 24, "cuda": 4096}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,48 +58,80 @@ class Reader:
 
     def __init__(
         self,
-        model: CrossEncoder,
+        config: ReaderConfig,
         tokenizer_json: str,
+        tokenizer: TextTokenizer,
+        forward: Forward,
+        stored: Mapping[str, Tensor],
         *,
         fingerprint: str,
-        source: str,
+        runtime: Runtime,
         device: torch.device,
-        dtype: torch.dtype,
     ) -> None:
-        """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in."""
-        self.config: ReaderConfig = model.config
+        """Take over what computes; `load` and `from_model` are the usual ways in.
+
+        Args:
+            config: its configuration.
+            tokenizer_json: the text of its `tokenizer.json`, for `save`.
+            tokenizer: its tokenizer.
+            forward: what computes the logits.
+            stored: its tensors, as they are stored, for `save`.
+            fingerprint: of all its files.
+            runtime: what `forward` computes with.
+            device: where.
+        """
+        self.config = config
+        self.tokenizer = tokenizer
         self.fingerprint = fingerprint
+        self.runtime: Runtime = runtime
         self.device = device
-        self.dtype = dtype
-        self.tokenizer = reader_tokenizer(tokenizer_json, model.config, source)
+        self._forward = forward
+        self._stored = stored
         self._tokenizer_json = tokenizer_json
-        self._weights = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-        self._model = model.prepare_inference(device, dtype)
 
     @classmethod
-    def load(cls, directory: str | Path, *, device: str = "auto", dtype: DTypeChoice = "auto") -> Reader:
+    def load(
+        cls,
+        directory: str | Path,
+        *,
+        device: str = "auto",
+        dtype: DTypeChoice = "auto",
+        runtime: RuntimeChoice = "auto",
+    ) -> Reader:
         """Return a bundled reader, or the one in a directory.
 
         Args:
             directory: the name of a bundled one, or what `save` or `kbengine train reader` made.
             device: "auto", "cpu", "cuda" or "cuda:1".
-            dtype: what it computes in; "auto" is bfloat16 where the hardware has it.
+            dtype: what torch computes in; "auto" is bfloat16 where the hardware has it.
+            runtime: "onnx" (int8 on a CPU), "torch", or "auto": ONNX Runtime on a CPU for a reader stored as int8,
+                where no dtype is asked for.
 
         Raises:
             EncoderError: the directory holds no reader.
             CorruptError: a file is not what was written.
-            InvalidOptionError: the device or dtype is not available.
+            InvalidOptionError: the device, dtype or runtime is not available.
         """
         where = choose_device(device)
         computed_in = choose_dtype(dtype, where)
         checkpoint = read_reader(find_reader(directory))
+        config, stored = checkpoint.config, checkpoint.stored
+        chosen = choose_runtime(runtime, dtype, where, stored)
+        tokenizer = reader_tokenizer(checkpoint.tokenizer_json, config, str(directory))
+        forward: Forward
+        if chosen == "onnx":
+            forward = OnnxForward(stored, config, tokenizer)
+        else:
+            forward = TorchForward(checkpoint.model(), tokenizer, device=where, dtype=computed_in)
         return cls(
-            checkpoint.model(),
+            config,
             checkpoint.tokenizer_json,
+            tokenizer,
+            forward,
+            stored,
             fingerprint=checkpoint.fingerprint,
-            source=str(directory),
+            runtime=chosen,
             device=where,
-            dtype=computed_in,
         )
 
     @classmethod
@@ -108,23 +140,37 @@ class Reader:
     ) -> Reader:
         """Return a reader with a copy of a model's present weights, say in the middle of training."""
         where = choose_device(device)
+        weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.state_dict().items()}
+        tokenizer = reader_tokenizer(tokenizer_json, model.config, "unsaved")
+        forward = TorchForward(copy.deepcopy(model), tokenizer, device=where, dtype=choose_dtype(dtype, where))
         return cls(
-            copy.deepcopy(model),
+            model.config,
             tokenizer_json,
+            tokenizer,
+            forward,
+            weights,
             fingerprint="unsaved",
-            source="unsaved",
+            runtime="torch",
             device=where,
-            dtype=choose_dtype(dtype, where),
         )
 
-    def save(self, directory: str | Path, *, dtype: ReaderDType = "float16") -> None:
-        """Write the reader durably to the directory, which must not exist before.
+    def save(
+        self, directory: str | Path, *, dtype: WeightsDType = "float16", share_embeddings: str | None = None
+    ) -> None:
+        """Write the reader durably to the directory, which must not exist before; arguments as of `write_reader`.
 
         Raises:
-            EncoderError: the directory exists.
+            EncoderError: the directory exists, or the embeddings to share are not the reader's.
             StorageFullError: no space; nothing is left behind.
         """
-        write_reader(Path(directory), self.config, self._tokenizer_json, self._weights, dtype=dtype)
+        write_reader(
+            Path(directory),
+            self.config,
+            self._tokenizer_json,
+            unpack_all(self._stored, Path(directory)),
+            dtype=dtype,
+            share_embeddings=share_embeddings,
+        )
 
     def read(
         self, queries: Sequence[TaskInput], passages: Sequence[Passage], *, truncate: bool = False
@@ -165,27 +211,7 @@ class Reader:
         with the number of inputs in it.
         """
         inputs = reader_inputs(queries, passages, self.tokenizer, self.config, truncate=truncate)
-        lengths = np.array([each.n_tokens for each in inputs], dtype=np.int64)
-        kind = self.device.type
-        batches = plan_batches(lengths, max_tokens=_MAX_BATCH_TOKENS[kind], overhead_tokens=_OVERHEAD_TOKENS[kind])
-        found: list[tuple[Float32, float] | None] = [None] * len(inputs)
-        for batch in batches:
-            members = batch.tolist()
-            logits, relevance = self._forward([inputs[i] for i in members])
-            for row, i in enumerate(members):
-                found[i] = logits[row], float(relevance[row])
-            if progress is not None:
-                progress(len(members))
-        return _collect(inputs, [each for each in found if each is not None])
-
-    def _forward(self, inputs: Sequence[ReaderInput]) -> tuple[Float32, Float32]:
-        """Return the logits, float32 (B, T, 2), and the relevance, float32 (B,)."""
-        arrays = padded(inputs, self.tokenizer, self.config)
-        ids, types = (torch.from_numpy(array).to(self.device) for array in (arrays.ids, arrays.types))
-        is_token = None if arrays.is_token is None else torch.from_numpy(arrays.is_token).to(self.device)
-        with torch.inference_mode():
-            output = self._model(ids, types, is_token)
-        return output.logits.cpu().numpy(), output.relevance.cpu().numpy()
+        return _collect(inputs, self._forward(inputs, progress))
 
     def _reading(self, logits: PassageLogits) -> Reading:
         longest = self.config.max_answer_tokens
@@ -202,7 +228,7 @@ def reader_tokenizer(tokenizer_json: str, config: ReaderConfig, source: str) -> 
     return TextTokenizer(tokenizer_json, uncased=config.uncased, vocab_size=config.backbone.vocab_size, source=source)
 
 
-def _collect(inputs: Sequence[ReaderInput], outputs: Sequence[tuple[Float32, float]]) -> list[PassageLogits]:
+def _collect(inputs: Sequence[ReaderInput], outputs: Sequence[InputLogits]) -> list[PassageLogits]:
     """Return one result for each pair from those of its windows."""
     results = []
     for _, pairs in groupby(zip(inputs, outputs, strict=True), key=lambda pair: pair[0].pair):

@@ -11,8 +11,8 @@ from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import PATH, device_option, dtype_option, json_option, option
 
 if TYPE_CHECKING:
-    from kbengine.encoders.checkpoint import WeightsDType
     from kbengine.encoders.device import DTypeChoice
+    from kbengine.encoders.packing import WeightsDType
 
 
 @click.group()

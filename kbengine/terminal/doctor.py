@@ -10,7 +10,17 @@ from typing import Literal
 State = Literal["ok", "note", "bad"]
 
 PACKAGES = ("kbengine", "adapters", "storage", "web")
-LIBRARIES = ("torch", "transformers", "faiss-cpu", "numpy", "sqlalchemy", "pysqlite3", "tokenizers", "safetensors")
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "onnxruntime",
+    "faiss-cpu",
+    "numpy",
+    "sqlalchemy",
+    "pysqlite3",
+    "tokenizers",
+    "safetensors",
+)
 OPTIONAL = {
     "scikit-learn": "calibrate",
     "matplotlib": "plots",

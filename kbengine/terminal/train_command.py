@@ -60,7 +60,7 @@ def encoder(out: Path, with_sparse: bool, **given: Any) -> None:
 @option("--max-tokens", int, "Read at most so many tokens at once, longer passages in windows; by default 384.")
 @option("--dev-limit", int, "Read so many development examples at each evaluation; by default 1000.")
 @option("--limit", int, "Use at most so many training examples; by default all.")
-@option("--weights", ("float16", "float32"), "Store the result in this number type; by default float16.")
+@option("--weights", ("int8", "float16", "float32"), "Store the result in this number type; by default float16.")
 @loop_options(epochs=3, batch_size=32, learning_rate="1e-4")
 def reader(out: Path, **given: Any) -> None:
     """Train a cross-encoder: it reads query and passage together and finds the answer, or that there is none.

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from kbengine.encoders.checkpoint import WEIGHTS_DTYPES, WeightsDType, read_checkpoint, write_checkpoint
+from kbengine.encoders.checkpoint import read_checkpoint, write_checkpoint
 from kbengine.encoders.config import ARCHITECTURES, Architecture, EncoderConfig
+from kbengine.encoders.packing import WEIGHTS_DTYPES, WeightsDType
 from kbengine.errors import EncoderError, InvalidOptionError
 from tests.tiny_encoder import tiny_config, tiny_tokenizer_json, tiny_weights, write_tiny_encoder
 

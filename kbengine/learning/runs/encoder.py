@@ -6,9 +6,10 @@ import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kbengine.encoders.checkpoint import WEIGHTS_DTYPES, WeightsDType, write_checkpoint
+from kbengine.encoders.checkpoint import write_checkpoint
 from kbengine.encoders.encoder import Encoder, encoder_tokenizer
 from kbengine.encoders.model import PhraseModel
+from kbengine.encoders.packing import WEIGHTS_DTYPES, WeightsDType
 from kbengine.encoders.truecasing import TRUECASE_FILE, Truecaser
 from kbengine.errors import InvalidOptionError
 from kbengine.learning.loop.options import require

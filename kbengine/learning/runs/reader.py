@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from kbengine.encoders.packing import WEIGHTS_DTYPES, WeightsDType
 from kbengine.errors import InvalidOptionError
 from kbengine.learning.loop.options import LoopOptions, OptimizerOptions, require
 from kbengine.learning.loop.processes import Processes
@@ -14,7 +15,6 @@ from kbengine.learning.reading.training import ReaderTask, ReaderTrainingOptions
 from kbengine.learning.runs.examples import Examples
 from kbengine.learning.runs.run import Prepared, Recipe
 from kbengine.progress import ProgressSink
-from kbengine.reading.checkpoint import READER_DTYPES, ReaderDType
 from kbengine.reading.reader import Reader
 
 
@@ -42,6 +42,8 @@ class ReaderRecipe(Recipe):
         model: What to begin with.
         reading: What the reader sees beside the gold passages.
         weights: What the trained weights are stored in.
+        embeddings_of: The bundled encoder whose embeddings were kept as they are (`loop.optimizer.rate_factors`), so
+            that they need not be stored again.
     """
 
     measure_prefix: ClassVar[str] = "dev_"
@@ -49,10 +51,11 @@ class ReaderRecipe(Recipe):
     loop: LoopOptions = field(default_factory=ReaderLoop)
     model: ReaderModelOptions = field(default_factory=ReaderModelOptions)
     reading: ReaderTrainingOptions = field(default_factory=ReaderTrainingOptions)
-    weights: ReaderDType = "float16"
+    weights: WeightsDType = "float16"
+    embeddings_of: str | None = None
 
     def __post_init__(self) -> None:
-        require(self.weights in READER_DTYPES, "weights", self.weights, f"one of {', '.join(READER_DTYPES)}")
+        require(self.weights in WEIGHTS_DTYPES, "weights", self.weights, f"one of {', '.join(WEIGHTS_DTYPES)}")
         if self.data.reader is not None:
             raise InvalidOptionError(
                 f"data.reader is {self.data.reader}, but a reader learns from no other; to train one further, give it "
@@ -66,7 +69,7 @@ class ReaderRecipe(Recipe):
 
         def save(out: Path) -> None:
             reader = Reader.from_model(task.model, initial.tokenizer_json, device="cpu", dtype="float32")
-            reader.save(out, dtype=self.weights)
+            reader.save(out, dtype=self.weights, share_embeddings=self.embeddings_of)
 
         left_out = task.n_left_out
         return Prepared(task, save, {"no answer span, left out": left_out}, {"without_answer_span": left_out})

@@ -58,7 +58,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 def test_an_encoder_is_no_reader(tmp_path: Path) -> None:
     """Giving one for the other is a common mistake, and is named."""
-    with pytest.raises(EncoderError, match="holds no reader"):
+    with pytest.raises(EncoderError, match="there is no reader"):
         Reader.load(write_tiny_encoder(tmp_path / "e"))
 
 
