@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,19 +24,6 @@ class ScoredPhrases(PhraseScores):
     sparse: Float32
     name: Float32
     score: Float32
-
-    def take(self, at: Int64 | Sequence[int]) -> ScoredPhrases:
-        """Return the phrases at the given positions, in that order."""
-        return ScoredPhrases(*(getattr(self, name)[at] for name in self.__dataclass_fields__))
-
-    def followed_by(self, others: ScoredPhrases) -> ScoredPhrases:
-        """Return these phrases and the others after them."""
-        return ScoredPhrases(
-            *(np.concatenate([getattr(self, name), getattr(others, name)]) for name in self.__dataclass_fields__)
-        )
-
-    def __len__(self) -> int:
-        return len(self.first_rows)
 
 
 def first_best_positions(scores: Float32, groups: Int64) -> Int64:

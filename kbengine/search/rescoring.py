@@ -9,7 +9,7 @@ from kbengine.search.aggregation import ScoredPhrases, first_best_positions, ran
 from kbengine.search.candidates import candidate_ranges
 from kbengine.search.pool import QueryVectors
 from kbengine.search.query import Unit, Weights
-from kbengine.search.scoring import best_phrases, expand_ranges
+from kbengine.search.scoring import best_phrases, best_phrases_of_ends, expand_ranges
 from storage.snapshot import Snapshot
 
 Float32 = NDArray[np.float32]
@@ -29,6 +29,7 @@ def score_windows(
     passages: Int64,
     *,
     n_places: int,
+    of_ends_too: bool = False,
 ) -> ScoredPhrases:
     """Return the phrases of all candidate windows, scored and ranked.
 
@@ -41,26 +42,45 @@ def score_windows(
         token_rows: int64, rows of candidate tokens.
         passages: int64, indices of candidate passages.
         n_places: how many distinct places are wanted; many more phrases are ranked, since most overlap.
+        of_ends_too: take besides the best phrase that begins at each token the best one that ends there, as tuning
+            wants; a search shows one of overlapping phrases, so there the first alone decides. For phrases only.
     """
     ranges = candidate_ranges(snapshot, token_rows, passages, max_phrase_tokens=max_phrase_tokens)
     rows, range_numbers = expand_ranges(ranges.first, ranges.stop)
     start, end = inner_products(snapshot, rows, vectors)
     sparse = sparse_products(snapshot, rows, vectors, weights)
     stops = np.cumsum(ranges.stop - ranges.first)
+    passages_of_rows = ranges.passages[range_numbers] if len(rows) else rows
+    ordinals = snapshot.token_ordinals(rows).astype(np.int64)
     best = best_phrases(
         start,
         end if sparse is None else end + sparse[1],
         rows=rows,
         range_stops=stops[range_numbers] if len(rows) else rows,
-        token_ordinals=snapshot.token_ordinals(rows).astype(np.int64),
-        passages=ranges.passages[range_numbers] if len(rows) else rows,
+        token_ordinals=ordinals,
+        passages=passages_of_rows,
         max_phrase_tokens=max_phrase_tokens,
     )
-    of_sparse = np.zeros(len(rows), dtype=np.float32)
-    best_end = best.end
+    if of_ends_too and len(rows):
+        of_ends = best_phrases_of_ends(
+            start if sparse is None else start + sparse[0],
+            end,
+            rows=rows,
+            range_firsts=(stops - (ranges.stop - ranges.first))[range_numbers],
+            token_ordinals=ordinals,
+            passages=passages_of_rows,
+            max_phrase_tokens=max_phrase_tokens,
+        )
+        # The best phrase of an end may be the best of its start: it is there already.
+        others = np.flatnonzero(best.last_rows[np.searchsorted(rows, of_ends.first_rows)] != rows)
+        best = best.followed_by(of_ends.take(others))
+        range_numbers = np.concatenate([range_numbers, range_numbers[others]])
+    of_sparse = np.zeros(len(best), dtype=np.float32)
+    best_start, best_end = best.start, best.end
     if sparse is not None:
-        last = np.searchsorted(rows, best.last_rows)  # ranges are in row order and do not overlap: rows rise
-        best_end, of_sparse = end[last], sparse[0] + sparse[1][last]
+        # Ranges are in row order and do not overlap: rows rise.
+        first, last = np.searchsorted(rows, best.first_rows), np.searchsorted(rows, best.last_rows)
+        best_start, best_end, of_sparse = start[first], end[last], sparse[0][first] + sparse[1][last]
     # Passage, lexical and name scores are the same for all phrases of a range: computed once per range.
     passage_scores = snapshot.passage_vectors(ranges.passages) @ vectors.passage * np.float32(weights.passage)
     if vectors.lexical is None:
@@ -75,13 +95,13 @@ def score_windows(
         first_rows=best.first_rows,
         last_rows=best.last_rows,
         passages=best.passages,
-        start=best.start * np.float32(weights.phrase),
+        start=best_start * np.float32(weights.phrase),
         end=best_end * np.float32(weights.phrase),
         passage=passage_scores[range_numbers].astype(np.float32),
         lexical=lexical_scores[range_numbers].astype(np.float32),
         sparse=of_sparse * np.float32(weights.phrase),
         name=name_scores[range_numbers].astype(np.float32),
-        score=np.zeros(len(rows), dtype=np.float32),
+        score=np.zeros(len(best), dtype=np.float32),
     )
     total = scored.start + scored.end + scored.passage + scored.lexical + scored.sparse + scored.name
     scored.score[:] = total

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +15,14 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PhraseScores:
-    """The best phrase that begins at each candidate row.
+    """Phrases of candidate rows: the best that begins at each of them, or that ends there.
 
     Attributes:
         first_rows: int64 (r,), global rows of the first tokens.
         last_rows: int64 (r,), global rows of the last tokens (inclusive).
         passages: int64 (r,), snapshot passage indices.
-        start: float32 (r,), start·q_start.
-        end: float32 (r,), end·q_end of the chosen last token.
+        start: float32 (r,), start·q_start of the first tokens.
+        end: float32 (r,), end·q_end of the last tokens.
     """
 
     first_rows: Int64
@@ -28,6 +30,19 @@ class PhraseScores:
     passages: Int64
     start: Float32
     end: Float32
+
+    def take(self, at: Int64 | Sequence[int]) -> Self:
+        """Return the phrases at the given positions, in that order."""
+        return type(self)(*(getattr(self, name)[at] for name in self.__dataclass_fields__))
+
+    def followed_by(self, others: Self) -> Self:
+        """Return these phrases and the others after them."""
+        return type(self)(
+            *(np.concatenate([getattr(self, name), getattr(others, name)]) for name in self.__dataclass_fields__)
+        )
+
+    def __len__(self) -> int:
+        return len(self.first_rows)
 
 
 def expand_ranges(first: Int64, stop: Int64) -> tuple[Int64, Int64]:
@@ -97,3 +112,44 @@ def best_phrases(
         elif not inside.any():
             break
     return PhraseScores(first_rows=rows, last_rows=rows[best_at], passages=passages, start=start_scores, end=best_end)
+
+
+def best_phrases_of_ends(
+    start_scores: Float32,
+    end_scores: Float32,
+    *,
+    rows: Int64,
+    range_firsts: Int64,
+    token_ordinals: Int64,
+    passages: Int64,
+    max_phrase_tokens: int,
+) -> PhraseScores:
+    """Return for each row the best phrase that ends there: `max over i of start[i] + end[j]`.
+
+    It is `best_phrases` from behind. Of equal starts the nearest wins.
+
+    Args:
+        start_scores: float32 (r,), start·q_start of each row.
+        end_scores: float32 (r,), end·q_end of each row.
+        rows: int64 (r,), the global rows, ranges concatenated.
+        range_firsts: int64 (r,), for each row the position in these arrays where its range begins.
+        token_ordinals: int64 (r,), the token's position in its passage.
+        passages: int64 (r,), snapshot passage index of each row.
+        max_phrase_tokens: the longest phrase, in tokens.
+    """
+    mirrored = best_phrases(
+        end_scores[::-1],
+        start_scores[::-1],
+        rows=rows[::-1],
+        range_stops=len(rows) - range_firsts[::-1],
+        token_ordinals=-token_ordinals[::-1],
+        passages=passages[::-1],
+        max_phrase_tokens=max_phrase_tokens,
+    )
+    return PhraseScores(
+        first_rows=mirrored.last_rows[::-1],
+        last_rows=mirrored.first_rows[::-1],
+        passages=mirrored.passages[::-1],
+        start=mirrored.end[::-1],
+        end=mirrored.start[::-1],
+    )

@@ -205,11 +205,14 @@ class Searcher:
         encoded: EncodedQueries,
         options: SearchOptions,
         weightings: Sequence[Sequence[Weights]],
+        *,
+        of_ends_too: Sequence[bool] | None = None,
     ) -> list[list[ScoredPhrases]]:
         """Return for each query its `options.k` best phrases by each weighting: what tuning learns from.
 
-        They are best first, overlapping ones too. The nearest tokens and passages and the lexical signals are found
-        once for all weightings.
+        They are best first, overlapping ones too: the best that begins at each token, and where it is asked for the
+        best that ends there, so that boundaries are learned at both ends. What is nearest and the signals of words are
+        found once for all weightings.
 
         Args:
             snapshot: what is searched.
@@ -217,6 +220,7 @@ class Searcher:
             encoded: their vectors, by any encoder with the stored passage vectors' passage side.
             options: `k`, `effort`, `nprobe`, `max_phrase_tokens`; the rest is not looked at.
             weightings: each the weights of every query.
+            of_ends_too: for each query whether the best phrases that end at each token are taken too; None: for none.
         """
         by_words = [max(each, key=lambda weights: weights.lexical) for each in zip(*weightings, strict=True)]
         lexical = lexical_signals(self._reader, snapshot, queries, by_words)
@@ -252,6 +256,7 @@ class Searcher:
                     token_rows[i],
                     np.concatenate(named),
                     n_places=options.k,
+                    of_ends_too=of_ends_too is not None and of_ends_too[i],
                 )
                 found[i].append(scored.take(np.arange(min(options.k, len(scored)), dtype=np.int64)))
         return found

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbengine.search.scoring import best_phrases, expand_ranges, merge_ranges
+from kbengine.search.scoring import best_phrases, best_phrases_of_ends, expand_ranges, merge_ranges
 
 
 def slow_best(start, end, stops, ordinals, longest):
@@ -43,6 +43,39 @@ def test_best_phrases_are_those_of_a_double_loop(seed, n_ranges, longest):
     for i, (negative, j) in enumerate(slow_best(start, end, stops, ordinals, longest)):
         assert best.last_rows[i] == rows[j]
         assert np.isclose(best.start[i] + best.end[i], -negative)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 25))
+def test_best_phrases_of_ends_are_those_of_all_spans(seed, n_ranges, longest):
+    """Every row gets the best start within the limit of tokens and inside its own range: the table of all spans."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 30, size=n_ranges)
+    total = int(lengths.sum())
+    numbers = np.repeat(np.arange(n_ranges), lengths)
+    ordinals = np.concatenate([np.cumsum(rng.integers(1, 4, size=n)) for n in lengths]).astype(np.int64)
+    start, end = (rng.integers(-9, 9, size=total).astype(np.float32) for _ in range(2))  # ties happen
+    rows = np.arange(100, 100 + total, dtype=np.int64)
+
+    best = best_phrases_of_ends(
+        start,
+        end,
+        rows=rows,
+        range_firsts=(np.cumsum(lengths) - lengths)[numbers],
+        token_ordinals=ordinals,
+        passages=numbers.astype(np.int64),
+        max_phrase_tokens=longest,
+    )
+
+    at = np.arange(total)
+    distance = ordinals[None, :] - ordinals[:, None]
+    is_phrase = (at[:, None] <= at[None, :]) & (numbers[:, None] == numbers[None, :]) & (distance < longest)
+    scores = np.where(is_phrase, start[:, None] + end[None, :], -np.inf)  # first token, last token
+    nearest = total - 1 - np.argmax(scores[::-1], axis=0)
+    assert best.last_rows.tolist() == rows.tolist()
+    assert best.first_rows.tolist() == rows[nearest].tolist()
+    assert best.passages.tolist() == numbers.tolist()
+    np.testing.assert_array_equal(best.start + best.end, scores.max(axis=0))
+    np.testing.assert_array_equal(best.end, end)
 
 
 def test_of_equal_ends_the_nearest_is_taken():

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from kbengine.errors import InvalidOptionError
+from kbengine.search.pool import QueryVectors
 from kbengine.search.query import UNITS, Query, SearchOptions, Weights
+from kbengine.search.rescoring import score_windows
 from kbengine.search.searcher import Searcher
 from storage.reader import KBReader
 from storage.terms import terms_of
@@ -256,3 +258,51 @@ def test_a_compaction_between_finding_and_reading_is_no_error(tmp_path):
         hits = Searcher(reader, VectorEncoder()).search([Query.question("amber")], options)[0].hits
 
     assert {hit.document.doc_id for hit in hits} == {f"doc-{i}" for i in (0, 2, 3, 4, 5)}
+
+
+def score_some(searcher, *, of_ends_too):
+    """The phrases of the first passages, and what they are scored from."""
+    snapshot = searcher.reader.snapshot()
+    encoded = VectorEncoder().encode_queries([Query.question("amber heron quartz").input])
+    vectors = QueryVectors(encoded.start[0], encoded.end[0], encoded.passage[0], None, None)
+    no_rows, passages = np.zeros(0, dtype=np.int64), np.arange(20, dtype=np.int64)
+    longest = VectorEncoder.max_phrase_tokens
+    found = score_windows(
+        snapshot, vectors, WEIGHTS, "phrase", longest, no_rows, passages, n_places=1000, of_ends_too=of_ends_too
+    )
+    return snapshot, vectors, passages, found
+
+
+def test_phrases_of_both_ends_are_those_of_all_spans(searcher) -> None:
+    """The best of all spans with the same first token, and the best of those with the same last one, each once."""
+    snapshot, vectors, passages, found = score_some(searcher, of_ends_too=True)
+
+    expected = {}
+    for passage in passages.tolist():
+        begin = int(snapshot.first_rows[passage])
+        rows = np.arange(begin, begin + int(snapshot.token_counts[passage]))
+        codes, scales = snapshot.gather(rows)
+        stored = codes.astype(np.float32) * scales[:, None]
+        ordinals = snapshot.token_ordinals(rows).astype(int)
+        distance = ordinals[None, :] - ordinals[:, None]
+        is_phrase = (distance >= 0) & (distance < VectorEncoder.max_phrase_tokens)
+        table = np.where(is_phrase, (stored @ vectors.start)[:, None] + stored @ vectors.end, -np.inf)
+        shared = WEIGHTS.passage * float(snapshot.passage_vectors(np.array([passage]))[0] @ vectors.passage)
+        for at in range(len(rows)):
+            for first, last in ((at, int(table[at].argmax())), (int(table[:, at].argmax()), at)):
+                expected[int(rows[first]), int(rows[last])] = float(table[first, last]) + shared
+    phrases = list(zip(found.first_rows.tolist(), found.last_rows.tolist(), strict=True))
+    assert sorted(phrases) == sorted(expected)
+    assert found.score.tolist() == pytest.approx([expected[phrase] for phrase in phrases], rel=1e-4, abs=1e-4)
+    assert (np.diff(found.score) <= 0).all()
+
+
+def test_a_search_takes_no_phrases_of_ends(searcher) -> None:
+    """One phrase for each first token, the same ones as among those of both ends."""
+    *_, plain = score_some(searcher, of_ends_too=False)
+    *_, both = score_some(searcher, of_ends_too=True)
+
+    assert len(np.unique(plain.first_rows)) == len(plain) < len(both)
+    of_both = dict(zip(zip(both.first_rows.tolist(), both.last_rows.tolist(), strict=True), both.score, strict=True))
+    for first, last, score in zip(plain.first_rows.tolist(), plain.last_rows.tolist(), plain.score, strict=True):
+        assert of_both[first, last] == score

@@ -93,6 +93,7 @@ class CandidateSource:
         self._retrieval = retrieval
         self._options = SearchOptions(k=top_k, effort=effort)
         self._judge = Judge(searcher.reader, loss)
+        self._loss = loss
         self._with_lexical = with_lexical
 
     def find(self, rows: Sequence[TuningRow], encoded: QueryVectors) -> Candidates:
@@ -100,12 +101,27 @@ class CandidateSource:
         queries = [row.query for row in rows]
         for _ in range(_MAX_RETRIES):
             snapshot = self._reader.snapshot()
-            searched = self._searcher.candidates(snapshot, queries, encoded, self._options, self._weightings(queries))
+            searched = self._searcher.candidates(
+                snapshot,
+                queries,
+                encoded,
+                self._options,
+                self._weightings(queries),
+                of_ends_too=[self._tells_boundaries(row) for row in rows],
+            )
             found = [_distinct(each) for each in searched]
             judged = self._judge.judge(snapshot, rows, found)
             if judged is not None:
                 return _padded(snapshot, found, judged, self._lexical(snapshot, queries, found))
         raise StateError(f"the knowledge base was compacted {_MAX_RETRIES} times during one search; try again")
+
+    def _tells_boundaries(self, row: TuningRow) -> bool:
+        """Return whether one phrase of a place may be right and another wrong.
+
+        Where all phrases of a document are right alike, more of them at one place would only leave room for fewer
+        documents.
+        """
+        return row.right_by(self._loss) in ("phrase", "joint")
 
     def _weightings(self, queries: Sequence[Query]) -> list[list[Weights]]:
         """Return the weights to search with, one for each query."""

@@ -89,6 +89,18 @@ def test_right_is_what_the_loss_says(world, loss) -> None:
     assert found.is_right_passage.sum(axis=1).max() <= 2
 
 
+def test_where_boundaries_count_each_token_begins_a_candidate_and_ends_one(world) -> None:
+    """For answers, and in a batch of several tasks for these alone; some phrases are both."""
+    import dataclasses
+
+    question, other = planted_rows()[:2]
+    rows = [question, dataclasses.replace(other, right="doc")]
+    by_documents, by_tasks = (find(world, loss, "dense", rows=rows).is_phrase.sum(axis=1) for loss in ("doc", "task"))
+
+    assert by_documents[0] < by_tasks[0] < 2 * by_documents[0]
+    assert by_documents[1] == by_tasks[1]
+
+
 def test_an_answer_elsewhere_is_right_for_phrase_and_wrong_for_joint(world) -> None:
     """The same text in another document."""
     import dataclasses
