@@ -32,6 +32,8 @@ def read_recipe(kind: type[R], path: Path | None, overrides: Sequence[tuple[str,
             raise InvalidOptionError(f"cannot read the recipe {path}: {e}") from e
         if isinstance(values.get("data"), dict):
             values["data"] = {name: _from_folder(value, path.parent, name) for name, value in values["data"].items()}
+        if "reader" in values:
+            values["reader"] = _from_folder(values["reader"], path.parent, "reader")
     for name, value in overrides:
         put_option(values, name, value)
     return from_mapping(kind, values, "the recipe" if path is None else str(path))
@@ -84,7 +86,8 @@ def _from_folder(value: Any, folder: Path, name: str) -> Any:
     if name not in _PATHS:
         return value
     if isinstance(value, str):
-        return str(folder / value)
+        # A reader may be one of those bundled, which have names.
+        return value if name == "reader" and not (folder / value).exists() else str(folder / value)
     return [str(folder / each) for each in value] if isinstance(value, list) else value
 
 

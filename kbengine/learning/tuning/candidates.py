@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from kbengine.errors import StateError
 from kbengine.learning.tuning.judging import FoundPhrases, Judge
 from kbengine.learning.tuning.losses import Loss
+from kbengine.learning.tuning.reading import PassageReader, ReaderScores, ReadingTeacher
 from kbengine.learning.tuning.rows import TuningRow
+from kbengine.learning.tuning.stored_texts import StoredTexts
 from kbengine.search.lexical import lexical_signals
 from kbengine.search.name_signal import name_signals
 from kbengine.search.query import Effort, Query, SearchOptions, Weights
@@ -47,6 +49,8 @@ class Candidates:
         is_right_passage: bool (B, P), passages that hold a right phrase.
         passage_of: int64 (B, C), the place among the P of each phrase's passage, 0 at padding.
         lexical: float32 (B, C), the weighted lexical and name parts of each phrase's fused score, 0 at padding.
+        reader: float32 (B, C), a reader's score of each phrase, 0 where it read none.
+        is_read: bool (B, C), phrases that a reader scored; false everywhere without a reader.
     """
 
     start: Float32
@@ -58,6 +62,8 @@ class Candidates:
     is_right_passage: Bool
     passage_of: Int64
     lexical: Float32
+    reader: Float32
+    is_read: Bool
 
 
 class CandidateSource:
@@ -76,6 +82,8 @@ class CandidateSource:
         loss: Loss,
         effort: Effort = "normal",
         with_lexical: bool = True,
+        reader: PassageReader | None = None,
+        n_read: int = 10,
     ) -> None:
         """Search the knowledge base that the searcher reads.
 
@@ -87,14 +95,23 @@ class CandidateSource:
             loss: what is right.
             effort: of the searches.
             with_lexical: whether `Candidates.lexical` is wanted; it is all zeros else, and costs nothing.
+            reader: scores the phrases of the passages that are best; None: nothing is read.
+            n_read: passages that it reads of each query.
         """
         self._reader = searcher.reader
         self._searcher = searcher
         self._retrieval = retrieval
         self._options = SearchOptions(k=top_k, effort=effort)
-        self._judge = Judge(searcher.reader, loss)
+        texts = StoredTexts(searcher.reader)
+        self._judge = Judge(texts, loss)
         self._loss = loss
         self._with_lexical = with_lexical
+        self._teacher = None if reader is None else ReadingTeacher(reader, texts, n_passages=n_read)
+
+    @property
+    def reader_fingerprint(self) -> str | None:
+        """Return the fingerprint of the reader, None without one."""
+        return None if self._teacher is None else self._teacher.fingerprint
 
     def find(self, rows: Sequence[TuningRow], encoded: QueryVectors) -> Candidates:
         """Return the candidates of the rows' queries, found by their vectors in the newest commit."""
@@ -111,8 +128,9 @@ class CandidateSource:
             )
             found = [_distinct(each) for each in searched]
             judged = self._judge.judge(snapshot, rows, found)
-            if judged is not None:
-                return _padded(snapshot, found, judged, self._lexical(snapshot, queries, found))
+            taught = self._teach(snapshot, rows, found, searched)
+            if judged is not None and taught is not None:
+                return _padded(snapshot, found, judged, self._lexical(snapshot, queries, found), taught)
         raise StateError(f"the knowledge base was compacted {_MAX_RETRIES} times during one search; try again")
 
     def _tells_boundaries(self, row: TuningRow) -> bool:
@@ -121,7 +139,20 @@ class CandidateSource:
         Where all phrases of a document are right alike, more of them at one place would only leave room for fewer
         documents.
         """
-        return row.right_by(self._loss) in ("phrase", "joint")
+        return self._teacher is not None or row.right_by(self._loss) in ("phrase", "joint")
+
+    def _teach(
+        self,
+        snapshot: Snapshot,
+        rows: Sequence[TuningRow],
+        found: Sequence[FoundPhrases],
+        searched: Sequence[Sequence[ScoredPhrases]],
+    ) -> list[ReaderScores] | None:
+        """Return what the reader says about each row's phrases; None when a commit forgot some of them."""
+        if self._teacher is None:
+            counts = [len(each.passages) for each in found]
+            return [ReaderScores(np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.bool_)) for n in counts]
+        return self._teacher.teach(snapshot, rows, found, [[each.passages for each in lists] for lists in searched])
 
     def _weightings(self, queries: Sequence[Query]) -> list[list[Weights]]:
         """Return the weights to search with, one for each query."""
@@ -158,7 +189,11 @@ def _distinct(found: Sequence[ScoredPhrases]) -> FoundPhrases:
 
 
 def _padded(
-    snapshot: Snapshot, found: Sequence[FoundPhrases], judged: Sequence[Bool], lexical_parts: Sequence[Float32]
+    snapshot: Snapshot,
+    found: Sequence[FoundPhrases],
+    judged: Sequence[Bool],
+    lexical_parts: Sequence[Float32],
+    taught: Sequence[ReaderScores],
 ) -> Candidates:
     """Return the phrases of all queries as arrays, each vector decoded once."""
     B, C = len(found), max(1, *(len(each.first_rows) for each in found))
@@ -174,7 +209,8 @@ def _padded(
     passage = np.zeros((B, P, d), dtype=np.float32)
     is_passage, is_right_passage = (np.zeros((B, P), dtype=np.bool_) for _ in range(2))
     passage_of = np.zeros((B, C), dtype=np.int64)
-    lexical = np.zeros((B, C), dtype=np.float32)
+    lexical, reader = (np.zeros((B, C), dtype=np.float32) for _ in range(2))
+    is_read = np.zeros((B, C), dtype=np.bool_)
     position = 0
     for i, each in enumerate(found):
         n = len(each.first_rows)
@@ -185,7 +221,10 @@ def _padded(
         is_right[i, :n] = judged[i]
         passage_of[i, :n] = np.searchsorted(distinct[i], each.passages)
         lexical[i, :n] = lexical_parts[i]
+        reader[i, :n], is_read[i, :n] = taught[i].scores, taught[i].is_read
         passage[i, : len(distinct[i])] = snapshot.passage_vectors(distinct[i])
         is_passage[i, : len(distinct[i])] = True
         is_right_passage[i, : len(distinct[i])] = np.isin(distinct[i], each.passages[judged[i]])
-    return Candidates(start, end, is_phrase, is_right, passage, is_passage, is_right_passage, passage_of, lexical)
+    return Candidates(
+        start, end, is_phrase, is_right, passage, is_passage, is_right_passage, passage_of, lexical, reader, is_read
+    )

@@ -2,6 +2,7 @@
 
 All are marginal likelihoods over the retrieved candidates: −log of the probability of all right ones together. They
 differ in what counts as right. Queries without a right candidate cost nothing; every loss is the mean over the others.
+Two more ask nothing of what is right: staying close to the start, and following a reader.
 """
 
 from __future__ import annotations
@@ -72,3 +73,16 @@ def closeness_loss(scores: Tensor, start_scores: Tensor, is_candidate: Tensor) -
         is_candidate: bool (B, C).
     """
     return distillation_loss(scores, start_scores.detach(), is_candidate, is_candidate.any(dim=1))
+
+
+def reader_loss(scores: Tensor, reader_scores: Tensor, is_read: Tensor) -> Tensor:
+    """Return KL(reader ‖ now) between the distributions over the candidates that a reader read, a float32 scalar.
+
+    It is the mean over the queries for which it read any; the others cost nothing.
+
+    Args:
+        scores: (B, C), of the encoder as it is.
+        reader_scores: (B, C), start + end logit of each phrase, comparable between the passages of a query.
+        is_read: bool (B, C), false at padding and for phrases of passages that were not read.
+    """
+    return distillation_loss(scores, reader_scores.detach(), is_read, is_read.any(dim=1))

@@ -56,6 +56,10 @@ class TuningOptions:
             mean of the two losses.
         passage: Weight of the marginal loss of passage vectors over the candidates' passages.
         passage_temperature: Cosines are divided by it.
+        reader: Name or directory of a reader that teaches too: its distribution over the candidates is followed, also
+            for rows without gold; None: there is none.
+        reader_weight: Weight of KL(reader ‖ now) over the candidates that the reader read.
+        reader_passages: Passages that it reads of each query: those that the searches rank best.
         l2: Weight of the squared distance of the weights from the start.
         kl: Weight of KL(start ‖ now) over the candidates.
         dropout: While training.
@@ -74,6 +78,9 @@ class TuningOptions:
     scores: Scores = "phrase"
     passage: float = 1.0
     passage_temperature: float = 0.05
+    reader: str | None = None
+    reader_weight: float = 1.0
+    reader_passages: int = 10
     l2: float = 0.0
     kl: float = 0.0
     dropout: float = 0.0
@@ -92,12 +99,13 @@ class TuningOptions:
         ):
             value = getattr(self, name)
             require(value in wanted, name, value, f"one of {', '.join(wanted)}")
-        for name in ("passage", "l2", "kl"):
+        for name in ("passage", "reader_weight", "l2", "kl"):
             value = getattr(self, name)
             require(math.isfinite(value) and value >= 0, name, value, "0 (off) or more")
         require(self.passage_temperature > 0, "passage_temperature", self.passage_temperature, "more than 0")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and less than 1")
-        require_count("refresh_steps", self.refresh_steps)
+        for name in ("refresh_steps", "reader_passages"):
+            require_count(name, getattr(self, name))
         require(1 <= self.top_k <= MAX_TOP_K, "top_k", self.top_k, f"1 to {MAX_TOP_K}")
         if self.rows_per_epoch is not None:
             require_count("rows_per_epoch", self.rows_per_epoch)

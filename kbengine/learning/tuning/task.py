@@ -22,7 +22,7 @@ from kbengine.errors import TrainingDataError
 from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Evaluation, LossTerms, Position, TrainingTask
 from kbengine.learning.tuning.candidates import Candidates, CandidateSource
-from kbengine.learning.tuning.losses import closeness_loss, marginal_loss, phrase_loss
+from kbengine.learning.tuning.losses import closeness_loss, marginal_loss, phrase_loss, reader_loss
 from kbengine.learning.tuning.mixing import epoch_rows, source_shares
 from kbengine.learning.tuning.options import TuningOptions
 from kbengine.learning.tuning.query_side import QuerySide
@@ -136,6 +136,10 @@ class TuningTask(TrainingTask[TuningBatch]):
                 _tensor(found.is_passage, device),
             )
             total = total + options.passage * parts["passage_vector"]
+        if self._source.reader_fingerprint is not None and options.reader_weight:
+            reader, is_read = (_tensor(each, device) for each in (found.reader, found.is_read))
+            parts["reader"] = torch.stack([reader_loss(first + last, reader, is_read) for first, last in scored]).mean()
+            total = total + options.reader_weight * parts["reader"]
         if begun is not None:
             before = _products(begun.start, found.start) + _products(begun.end, found.end)
             parts["kl"] = closeness_loss(start + end, before, is_phrase)
@@ -182,7 +186,9 @@ class TuningTask(TrainingTask[TuningBatch]):
         }
 
     def was_taught(self) -> bool:
-        """Return whether any row that was seen had a right candidate; without one, steps follow rounding alone."""
+        """Return whether any row that was seen had a right candidate, or a reader; else steps follow rounding alone."""
+        if self._source.reader_fingerprint is not None and self.options.reader_weight:
+            return bool(self._counts[..., 0].any())
         return bool((self._counts[..., 0] > self._counts[..., 1]).any())
 
     def extra_state(self) -> dict[str, Tensor]:
@@ -201,7 +207,8 @@ class TuningTask(TrainingTask[TuningBatch]):
 
     def fingerprint(self) -> str:
         """Return a text that differs when rows, losses or the start differ."""
-        digest = hashlib.sha256(json.dumps([self.base.fingerprint, self.options.to_json()], sort_keys=True).encode())
+        made_by = [self.base.fingerprint, self._source.reader_fingerprint, self.options.to_json()]
+        digest = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode())
         for row in self.rows:
             digest.update(repr((row.id, row.source, row.query, sorted(row.answers), sorted(row.doc_ids))).encode())
             digest.update(repr(sorted(row.passages)).encode())

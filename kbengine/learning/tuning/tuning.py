@@ -26,6 +26,7 @@ from kbengine.learning.tuning.query_side import QuerySide
 from kbengine.learning.tuning.rows import TuningRow
 from kbengine.learning.tuning.task import TuningTask
 from kbengine.progress import NoProgress, ProgressSink
+from kbengine.reading.reader import Reader
 from kbengine.search.searcher import Searcher
 from storage.durable import write_durably
 from storage.tuned_files import check_name, list_tuned
@@ -123,7 +124,7 @@ def tune(
         stop: asked after every step.
 
     Raises:
-        EncoderError: there is an encoder of the name and `overwrite` is off.
+        EncoderError: there is an encoder of the name and `overwrite` is off, or no reader where the options name one.
         EncoderMismatchError: the knowledge base's encoder is of no directory that could be tuned from.
         TrainingDataError: no row can be learned from.
         TrainingError: the run's directory holds another run, or a gradient is not finite.
@@ -133,6 +134,7 @@ def tune(
     refuse_existing(knowledge_base.path, name, overwrite=overwrite)
     processes = processes or join_processes(options.loop.device)
     base = knowledge_base.encoder
+    reader = None if options.reader is None else Reader.load(options.reader, device=str(processes.device))
     prepared = prepare(rows, base, options)
     searcher = knowledge_base.searcher(base)
     task = TuningTask(
@@ -147,6 +149,8 @@ def tune(
             loss=options.loss,
             effort=options.effort,
             with_lexical=options.scores != "phrase",
+            reader=reader,
+            n_read=options.reader_passages,
         ),
         options,
         evaluate=None if score is None else lambda encoder: score(knowledge_base.searcher(encoder)),
@@ -165,6 +169,7 @@ def tune(
             tasks=tuple(dict.fromkeys(row.task for row in prepared.rows)),
             report={
                 "loss": options.loss,
+                "reader": options.reader,
                 "rows": dict(counted),
                 "steps": report.n_steps,
                 "best_step": report.best_step,
@@ -201,7 +206,7 @@ def prepare(rows: Sequence[TuningRow], encoder: Encoder, options: TuningOptions)
     """
     prepared = PreparedRows()
     for row in rows:
-        problem = row.lacks(options.loss)
+        problem = row.lacks(options.loss) if options.reader is None else None  # a reader teaches without gold
         if problem is None:
             try:
                 prepared.ids.extend(encoder.query_ids([row.query.input], truncate=True))

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from kbengine.learning.tuning.losses import closeness_loss, marginal_loss, phrase_loss
+from kbengine.learning.tuning.losses import closeness_loss, marginal_loss, phrase_loss, reader_loss
 
 YES = torch.ones(1, 3, dtype=torch.bool)
 
@@ -72,3 +72,25 @@ def test_closeness_is_the_divergence_from_the_start() -> None:
 
     assert loss.item() == pytest.approx(0.5 * math.log(2) + 0.25 * math.log(0.5))
     assert closeness_loss(logs(1, 2, 3), logs(1, 2, 3), YES).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_the_reader_is_followed_over_what_it_read() -> None:
+    """Scores 1 : 1 of a student against 3 : 1 of the reader, a third phrase unread: 3/4·log 3/2 + 1/4·log 1/2."""
+    is_read = torch.tensor([[True, True, False]])
+
+    loss = reader_loss(logs(1, 1, 7), logs(3, 1, 99), is_read)
+
+    assert loss.item() == pytest.approx(0.75 * math.log(1.5) + 0.25 * math.log(0.5))
+    assert reader_loss(logs(3, 1, 7), logs(3, 1, 99), is_read).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_queries_that_nothing_was_read_for_cost_nothing() -> None:
+    """The mean is over the others; the gradient is the difference of the distributions."""
+    scores = torch.cat([logs(1, 1), logs(1, 9)]).requires_grad_()
+    reader = torch.cat([logs(3, 1), logs(5, 1)]).requires_grad_()
+    is_read = torch.tensor([[True, True], [False, False]])
+
+    reader_loss(scores, reader, is_read).backward()
+
+    assert scores.grad is not None and reader.grad is None
+    assert scores.grad.tolist() == [pytest.approx([0.5 - 0.75, 0.5 - 0.25]), [0, 0]]
