@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from adapters.tasks.answerer import Answerer, AnswerOptions
 from adapters.tasks.answers import TaskAnswer
+from adapters.tasks.feedback import Judged, feedback_on
 from kbengine.inputs import Question, Task, TaskInput
 from kbengine.knowledge_base import KnowledgeBase as Engine
 from kbengine.knowledge_base import KnowledgeBaseOptions
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
     from storage.alias_changes import AliasChange
+    from storage.feedback_records import FeedbackRecord
+    from storage.feedback_rows import FeedbackChange
     from storage.information import KBInfo
     from storage.records import Commit
     from storage.verify import VerifyReport
@@ -389,6 +392,64 @@ class KnowledgeBase:
             DuplicateAliasError: it has one of the names already.
         """
         return self._engine.add_aliases(doc_id, aliases, prior=prior)
+
+    def feedback(
+        self,
+        asked: str | TaskInput,
+        *,
+        right: Judged | Sequence[Judged] | None = None,
+        wrong: Judged | Sequence[Judged] | None = None,
+        document: str | None = None,
+        paragraph: int | None = None,
+        task: Task = "question",
+    ) -> FeedbackChange:
+        """Say which answers are right or wrong; `kbengine feedback export` makes rows of it that `tune` learns from.
+
+        Of the same answer to the same question the last word counts.
+
+        >>> kb.feedback("Where was Marie Curie born?", right="Warsaw", wrong="Paris", document="marie-curie").ids
+        (1, 2)
+        >>> answer = kb.ask("What was the programming language Java called at first?")
+        >>> kb.feedback("What was the programming language Java called at first?", right=answer.best).ids
+        (3,)
+
+        Args:
+            asked: what was asked, as in `ask`.
+            right: right answers: those that `ask` gave, or texts.
+            wrong: wrong answers, likewise.
+            document: id of the document that answers given as texts are or stand in: the right ones, without any the
+                wrong ones. The right answer to a mention or dialogue is a document.
+            paragraph: the number of their paragraph in it.
+            task: what a text is.
+
+        Raises:
+            InvalidOptionError: nothing is judged, a text cannot be stored, or a document is missing.
+            LockedError: another process is writing.
+        """
+        new = feedback_on(_input(asked, task), right=right, wrong=wrong, document=document, paragraph=paragraph)
+        return self._engine.add_feedback(new)
+
+    def list_feedback(self, *, task: Task | None = None) -> list[FeedbackRecord]:
+        """Return what was said about answers, oldest first.
+
+        >>> [(each.answer, each.verdict) for each in kb.list_feedback()][:2]
+        [('Warsaw', 'right'), ('Paris', 'wrong')]
+
+        Args:
+            task: only what is about this task.
+        """
+        return self._engine.reader.list_feedback(task=task)
+
+    def delete_feedback(self, ids: Sequence[int]) -> FeedbackChange:
+        """Delete what was said about answers, by its numbers.
+
+        >>> kb.delete_feedback([1, 2, 3]).ids
+        (1, 2, 3)
+
+        Raises:
+            UnknownFeedbackError: there is none of one of these numbers; then none is deleted.
+        """
+        return self._engine.delete_feedback(ids)
 
     def compact(self, *, purge: bool = False) -> None:
         """Merge segments, drop deleted documents for good and give their space back.

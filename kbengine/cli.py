@@ -39,6 +39,10 @@ COMMANDS = {
     ),
     "evaluate": ("adapters.commands.evaluate:evaluate", "Measure reading: encoder, reader, or BM25 with a reader."),
     "export": (f"{MAINTENANCE}:export", "Write all live documents as JSON lines."),
+    "feedback": (
+        "adapters.commands.feedback:feedback",
+        "What people say about answers: add, list, delete, export to tune on.",
+    ),
     "import": (f"{BUILD}:import_", "Another name of add."),
     "info": (f"{MAINTENANCE}:info", "Show what a knowledge base holds, how large it is and its last commits."),
     "inspect": (f"{MAINTENANCE}:inspect", "List the SQL views of a knowledge base, or show the rows of one."),

@@ -39,6 +39,7 @@ from storage.errors import (
     UnknownAliasError,
     UnknownDocumentError,
     UnknownEncoderError,
+    UnknownFeedbackError,
     UsageError,
 )
 
@@ -138,6 +139,7 @@ __all__ = [
     "StorageFullError",
     "TaskInputError",
     "UnknownAliasError",
+    "UnknownFeedbackError",
     "TrainingDataError",
     "TrainingError",
     "UnknownDocumentError",

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kbengine.search.searcher import Searcher
     from storage.alias_changes import AliasChange
     from storage.alias_records import AliasMatch, AliasSource
+    from storage.feedback_records import NewFeedback
+    from storage.feedback_rows import FeedbackChange
     from storage.gpu import IndexDevice
     from storage.information import KBInfo
     from storage.reader import KBReader
@@ -329,6 +331,28 @@ class KnowledgeBase:
         """
         with self._write_lock:
             return self._open_writer().delete_aliases(doc_id, aliases, source=source, op_id=op_id)
+
+    def add_feedback(self, feedback: Sequence[NewFeedback], *, op_id: str | None = None) -> FeedbackChange:
+        """Store what somebody says about answers; of the same answer to the same input the last word counts.
+
+        Args:
+            feedback: what is said.
+            op_id: names the operation, as in `add`.
+
+        Raises:
+            LockedError: another process is writing.
+        """
+        with self._write_lock:
+            return self._open_writer().add_feedback(feedback, op_id=op_id)
+
+    def delete_feedback(self, ids: Sequence[int], *, op_id: str | None = None) -> FeedbackChange:
+        """Delete feedback by its numbers.
+
+        Raises:
+            UnknownFeedbackError: there is none of one of these numbers; then none is deleted.
+        """
+        with self._write_lock:
+            return self._open_writer().delete_feedback(ids, op_id=op_id)
 
     def compact(self, *, purge: bool = False) -> None:
         """Merge segments, drop deleted documents for good and give their space back."""

@@ -7,6 +7,7 @@ KBError
 │   ├── DuplicateDocumentError one call names the same document twice
 │   ├── UnknownAliasError      the document has no such alias (exit 1, HTTP 404)
 │   ├── DuplicateAliasError    the document has this alias already
+│   ├── UnknownFeedbackError   there is no feedback of this number (exit 1, HTTP 404)
 │   └── UnknownEncoderError    no tuned encoder has this name (exit 1, HTTP 404)
 ├── StateError                 the request is fine, the knowledge base is not in a state to serve it
 │   ├── NotAKnowledgeBaseError the directory holds no knowledge base
@@ -76,6 +77,13 @@ class DuplicateAliasError(UsageError):
     """The document has this alias already, so which prior should count is unknown."""
 
     code = "duplicate_alias"
+
+
+class UnknownFeedbackError(UsageError):
+    """There is no feedback of this number."""
+
+    code = "unknown_feedback"
+    exit_code = 1
 
 
 class UnknownEncoderError(UsageError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,6 +23,7 @@ from storage.alias_rows import alias_table_exists, has_alias, list_aliases, matc
 from storage.catalog import (
     SegmentRow,
     dead_document_ids,
+    live_document_rows,
     live_segments,
     newest_generation_number,
 )
@@ -40,6 +41,8 @@ from storage.errors import (
     InvalidOptionError,
     StateError,
 )
+from storage.feedback_records import FeedbackRecord, Verdict
+from storage.feedback_rows import feedback_table_exists, list_feedback
 from storage.gpu import IndexDevice, uses_gpu
 from storage.record_reader import RecordReader
 from storage.records import JSON
@@ -316,6 +319,39 @@ class KBReader(RecordReader):
             if not alias_table_exists(connection):
                 return []
             return list_aliases(connection, doc_id=doc_id, prefix=prefix, source=source, after=after, limit=limit)
+
+    # -- feedback
+
+    def list_feedback(
+        self,
+        *,
+        task: str | None = None,
+        asked: str | None = None,
+        verdict: Verdict | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[FeedbackRecord]:
+        """Return what people said about answers, oldest first; none where nobody did.
+
+        Args:
+            task: Only what is about this task.
+            asked: Only what is about this input.
+            verdict: Only what was found right, or wrong.
+            after: Only what has a larger number than this: that of the last one of the page before.
+            limit: How many at most; None: all.
+
+        Raises:
+            CorruptError: A row is not what was written.
+        """
+        with translated(self.path), self._engine.connect() as connection:
+            if not feedback_table_exists(connection):
+                return []
+            return list(list_feedback(connection, task=task, asked=asked, verdict=verdict, after=after, limit=limit))
+
+    def titles_of(self, doc_ids: Collection[str]) -> dict[str, str]:
+        """Return the titles of the live documents among these ids of the user's."""
+        with translated(self.path), self._engine.connect() as connection:
+            return {row["doc_id"]: row["title"] for row in live_document_rows(connection, sorted(doc_ids))}
 
     def _any_alias(self) -> bool:
         version = self._data_version()

@@ -31,6 +31,7 @@ __all__ = [
     "VIEWS",
     "aliases",
     "documents",
+    "feedback",
     "fields",
     "generations",
     "links",
@@ -49,11 +50,23 @@ FTS_TABLE = "passages_fts"
 VIEWS = ("live_documents", "live_passages", "live_aliases", "tombstones", "history")
 """Views for people: `sqlite-utils rows kb.sqlite live_documents`, Datasette, `storage.inspect`."""
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """Every migration, oldest first; the last one is what this kbengine writes. Readers need no alembic to compare, and
 answer from all of them: what a later one brought is then simply not there."""
 
-OPERATIONS = ("create", "add", "delete", "merge", "compact", "repair", "build", "setting", "alias", "reindex")
+OPERATIONS = (
+    "create",
+    "add",
+    "delete",
+    "merge",
+    "compact",
+    "repair",
+    "build",
+    "setting",
+    "alias",
+    "reindex",
+    "feedback",
+)
 """What a generation can be."""
 
 NAMING = {
@@ -243,3 +256,22 @@ fields = Table(
     sqlite_strict=True,
     sqlite_with_rowid=False,
 )
+
+# What people say about answers. Documents are named by the user's ids, without a foreign key: feedback outlives them.
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("feedback_id", Integer, primary_key=True),
+    Column("task", Text, nullable=False),
+    Column("input", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("doc_id", Text),
+    Column("paragraph", Integer),
+    Column("at", Text, nullable=False),
+    Column("checksum", Integer, nullable=False),
+    CheckConstraint("verdict IN ('right', 'wrong')", name="verdict"),
+    sqlite_autoincrement=True,
+    sqlite_strict=True,
+)
+Index("ix_feedback_input", feedback.c.input, feedback.c.task)

@@ -20,6 +20,7 @@ from storage.alias_rows import alias_table_exists
 from storage.checksum import check_row
 from storage.database import DATABASE_NAME, migrate, pending_migration
 from storage.errors import CorruptError
+from storage.feedback_rows import feedback_table_exists
 from storage.findings import Findings, Severity
 from storage.records import unpack_offsets
 
@@ -122,6 +123,9 @@ def check_rows(connection: Connection, facts: DatabaseFacts, findings: Findings)
         for table in (schema.aliases, schema.links):
             for _ in _checked(connection, table, findings):
                 pass
+    if feedback_table_exists(connection):
+        for _ in _checked(connection, schema.feedback, findings):
+            pass
     documents: dict[int, tuple[int, bool]] = {}
     for row in _checked(connection, schema.documents, findings):
         documents[row["document_id"]] = (row["passage_count"], row["dead_generation"] is None)

@@ -43,6 +43,8 @@ from storage.errors import (
     StorageFullError,
     UnknownDocumentError,
 )
+from storage.feedback_records import NewFeedback
+from storage.feedback_rows import FeedbackChange, add_feedback, delete_feedback
 from storage.field_rows import delete_fields, insert_fields
 from storage.index_kind import DEFAULT_KIND
 from storage.links import LinkCounts
@@ -335,6 +337,32 @@ class KBWriter:
         A build calls it once at its end; every later change of documents keeps the counts right by itself.
         """
         return count_links(self._session)
+
+    # -- feedback
+
+    def add_feedback(self, feedback: Iterable[NewFeedback], *, op_id: str | None = None) -> FeedbackChange:
+        """Store what somebody says about answers and return the commit with the numbers of what was stored.
+
+        Of the same answer of the same document to the same input the last word counts: it takes the place of earlier
+        ones.
+
+        Args:
+            feedback: What is said.
+            op_id: As in `add`.
+        """
+        return add_feedback(self._session, feedback, op_id=op_id)
+
+    def delete_feedback(self, ids: Sequence[int], *, op_id: str | None = None) -> FeedbackChange:
+        """Delete feedback by its numbers and return the commit.
+
+        Args:
+            ids: The numbers.
+            op_id: As in `add`.
+
+        Raises:
+            UnknownFeedbackError: There is none of one of these numbers; then none was deleted.
+        """
+        return delete_feedback(self._session, ids, op_id=op_id)
 
     # -- merging
 

@@ -72,12 +72,13 @@ def _blueprints() -> list[APIBlueprint]:
     from web.api.aliases import aliases
     from web.api.batch import batch
     from web.api.documents import documents
+    from web.api.feedback import feedback
     from web.api.health import health
     from web.api.kb import kb
     from web.api.kilt import kilt
     from web.api.queries import queries
 
-    return [queries, batch, kilt, documents, aliases, kb, health]
+    return [queries, batch, kilt, documents, aliases, feedback, kb, health]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:

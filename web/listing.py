@@ -10,8 +10,10 @@ from kbengine.errors import UnknownDocumentError
 from web.page_tokens import page_position, page_token
 
 if TYPE_CHECKING:
+    from kbengine.inputs import Task
     from kbengine.knowledge_base import KnowledgeBase
     from storage.alias_records import AliasRecord
+    from storage.feedback_records import FeedbackRecord, Verdict
     from storage.records import DocumentRecord, PassageRecord
 
 T = TypeVar("T")
@@ -82,6 +84,22 @@ def list_aliases(knowledge_base: KnowledgeBase, doc_id: str, prefix: str, limit:
         doc_id=doc_id or None, prefix=prefix or None, after=after, limit=limit + 1
     )
     more = page_token(listing, found[limit - 1].cursor) if len(found) > limit else None
+    return Page(tuple(found[:limit]), more)
+
+
+def list_feedback(
+    knowledge_base: KnowledgeBase, task: Task | None, verdict: Verdict | None, limit: int, token: str
+) -> Page[FeedbackRecord]:
+    """Return what people said about answers, oldest first.
+
+    Raises:
+        PageTokenError: the token is not of such a listing.
+    """
+    listing = f"feedback {task!r} {verdict!r}"
+    position = page_position(listing, token) if token else 0
+    after = position if isinstance(position, int) else 0
+    found = knowledge_base.reader.list_feedback(task=task, verdict=verdict, after=after, limit=limit + 1)
+    more = page_token(listing, found[limit - 1].feedback_id) if len(found) > limit else None
     return Page(tuple(found[:limit]), more)
 
 

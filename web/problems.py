@@ -19,6 +19,7 @@ STATUS_OF: Mapping[type[KBError], int] = {
     kb_errors.UsageError: 400,
     kb_errors.UnknownDocumentError: 404,
     kb_errors.UnknownAliasError: 404,
+    kb_errors.UnknownFeedbackError: 404,
     kb_errors.UnknownEncoderError: 404,
     kb_errors.DuplicateDocumentError: 409,
     kb_errors.DuplicateAliasError: 409,

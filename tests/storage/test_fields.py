@@ -42,7 +42,7 @@ def kb(tmp_path: Path) -> Path:
     """Three documents, two of them with fields."""
     path = tmp_path / "kb"
     with KBWriter.create(path, make_settings()) as writer:
-        writer.add([document("a", source="manual", year=2019), document("b", source="feed", year=2021), document("c")])
+        writer.add([document("a", source="manual", year=2019), document("b", source="wire", year=2021), document("c")])
     return path
 
 
@@ -123,7 +123,7 @@ def test_adding_replacing_deleting_and_compacting_keep_the_fields(kb: Path) -> N
         writer.compact(purge=True)
         assert passing(kb, "year > 2000") == ["a"] and passing(kb, "source = 'manual' or id = 'c'") == ["c", "d"]
     assert verify(kb, deep=True).clean
-    assert b"feed" not in (kb / "kb.sqlite").read_bytes()
+    assert b"wire" not in (kb / "kb.sqlite").read_bytes()
 
 
 def test_fields_of_a_failed_write_are_not_there(kb: Path) -> None:
@@ -141,7 +141,7 @@ def test_listings_and_words_take_a_filter(kb: Path) -> None:
     with KBReader.open(kb) as reader:
         assert [each.doc_id for each in reader.list_documents(where="year > 2000")] == ["a", "b"]
         assert [each.doc_id for each in reader.list_documents(where="year > 2000", after="a")] == ["b"]
-        found = reader.lexical_documents("amber basalt a", where="source = 'feed' or id = 'c'", limit=5)
+        found = reader.lexical_documents("amber basalt a", where="source = 'wire' or id = 'c'", limit=5)
         assert sorted(document.doc_id for document, _ in found) == ["b", "c"]
         assert reader.info().fields == {"source": ["text"], "year": ["number"]}
 
@@ -167,7 +167,7 @@ def test_knowledge_base_of_the_revision_before_answers_and_is_migrated_by_a_writ
     """A reader finds everything in it but cannot filter; the next writer indexes the fields that are stored."""
     with KBWriter.open(kb) as writer:
         writer.delete(["b"])
-    edit(kb, "DROP TABLE fields", "UPDATE alembic_version SET version_num = '0002'")
+    edit(kb, "DROP TABLE fields", "DROP TABLE feedback", "UPDATE alembic_version SET version_num = '0002'")
     with KBReader.open(kb) as reader:
         assert reader.snapshot().n_live_passages == 2 and len(reader.list_documents()) == 2
         assert reader.info().fields == {}
@@ -176,7 +176,7 @@ def test_knowledge_base_of_the_revision_before_answers_and_is_migrated_by_a_writ
         assert verify(kb, deep=True).clean and repair(kb, reencode) == []
         KBWriter.open(kb).close()
         assert reader.snapshot("source = 'manual'").n_live_passages == 1  # the reader that was open goes on
-    assert (kb / "kb.sqlite.before-0003").is_file()
+    assert (kb / "kb.sqlite.before-0004").is_file()
     assert passing(kb, "year < 3000") == ["a"] and verify(kb, deep=True).clean
 
 

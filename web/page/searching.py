@@ -19,6 +19,7 @@ from web.guards import FORM_TYPES, access, body
 from web.page.answer_view import AnswerList, answer_list, timing_bars
 from web.page.as_code import curl_code, python_code
 from web.page.json_answers import PATH
+from web.page.judging import JudgedInput, judged_input
 from web.page.marked_text import marked_text
 from web.page.page_state import current_page_state
 from web.page.passages import Piece, marked_pieces
@@ -67,6 +68,7 @@ class AnswerGroup:
 
     name: str
     answers: AnswerList
+    judged: JudgedInput
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,10 @@ def _results(
     return {
         "answered": True,
         "strategy_name": STRATEGY_NAMES[form.strategy][0],
-        "groups": [AnswerGroup(name, one) for name, one in zip(names, lists, strict=True)],
+        "groups": [
+            AnswerGroup(name, one, judged_input(service.engine.knowledge_base, asked))
+            for name, one, asked in zip(names, lists, requests, strict=True)
+        ],
         "linked_text": _linked_text(form, lists),
         "timings": timing_bars(answers),
         "total_ms": max(one.total_ms for one in lists),

@@ -1,5 +1,6 @@
 import { startKeys } from "./keys.js";
 import { startCopying } from "./copying.js";
+import { startJudging } from "./judging.js";
 import { startMentions } from "./mentions.js";
 import { startTurns } from "./turns.js";
 
@@ -7,6 +8,7 @@ startThemeButton();
 startShortAddresses();
 startKeys();
 startCopying();
+startJudging();
 startMentions();
 startTurns();
 

@@ -17,6 +17,7 @@ from kbengine.inputs import TASKS, Mention, TaskInput, task_of
 from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
 from kbengine.span import Span
 from storage.alias_records import NewAlias
+from storage.feedback_records import FeedbackRecord, NewFeedback
 from storage.information import HistoryEntry
 from storage.settings import KBSettings
 from web.verifying import VerifyState
@@ -107,6 +108,8 @@ class FakeEngine:
         )
         self.stored: dict[str, CorpusDocument] = {}
         self.names: dict[str, dict[str, float | None]] = {}
+        self.said: list[FeedbackRecord] = []
+        self.n_said = 0
         self.operations: list[str | None] = []
         self.verification = FakeVerification()
         self.add([CorpusDocument("vell", "Vell", passages=(CorpusPassage(2, TEXT, "Harbour"),))])
@@ -183,6 +186,20 @@ class FakeEngine:
     def delete_aliases(self, doc_id: str, aliases: Sequence[str]) -> Any:
         for name in aliases:
             del self.names[doc_id][name]
+        return self._commit()
+
+    def list_feedback(self, *, task: str, asked: str) -> list[FeedbackRecord]:
+        return [each for each in self.said if (each.task, each.input) == (task, asked)]
+
+    def add_feedback(self, feedback: Sequence[NewFeedback]) -> Any:
+        for each in feedback:
+            self.said = [one for one in self.said if (one.answer, one.doc_id) != (each.answer, each.doc_id)]
+            self.n_said += 1
+            self.said.append(FeedbackRecord(self.n_said, **vars(each), at="2026-01-02T03:04:05.678+00:00"))
+        return self._commit()
+
+    def delete_feedback(self, ids: Sequence[int]) -> Any:
+        self.said = [one for one in self.said if one.feedback_id not in ids]
         return self._commit()
 
     def info(self) -> Any:
