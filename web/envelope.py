@@ -38,6 +38,7 @@ def _search_json(result: SearchResult) -> dict[str, Any]:
         "encoder": result.encoder,
         "query_tokens": result.n_query_tokens,
         "truncated": result.truncated,
+        "lexical_factor": result.lexical_factor,
         "timings_ms": {name: round(value, 3) for name, value in result.timings_ms.items()},
     }
 

@@ -160,6 +160,7 @@ class Answerer:
                 unit=options.unit or query.unit,
                 strategy=options.strategy or query.strategy,
                 read=read_of(task_of(request), options, is_read_by_default=is_read and not _is_backwards(request)),
+                gate=options.gate_over(query.gate),
             )
             for request, query in zip(requests, queries, strict=True)
         ]
@@ -276,4 +277,5 @@ def _answer_of(request: TaskInput, found: Retrieved, acceptance: _Acceptance, *,
         truncated=result.truncated or left_out_turns(request) > 0,
         timings_ms=result.timings_ms,
         mention=request.place if isinstance(request, Mention) else None,
+        lexical_factor=result.lexical_factor,
     )

@@ -126,6 +126,7 @@ class TaskAnswer:
         timings_ms: Of the whole call.
         mention: Entity linking: where the mention stands in the text.
         answerable: The probability that the knowledge base holds an answer; None where that is not known.
+        lexical_factor: Dialogue: what the lexical weight was multiplied by; None where nothing decided about it.
     """
 
     task: Task
@@ -140,6 +141,7 @@ class TaskAnswer:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     mention: Span | None = None
     answerable: float | None = None
+    lexical_factor: float | None = None
 
     @property
     def best(self) -> Answer | None:
@@ -160,5 +162,6 @@ class TaskAnswer:
             "encoder": self.encoder,
             "query_tokens": self.n_query_tokens,
             "truncated": self.truncated,
+            "lexical_factor": self.lexical_factor,
             "timings_ms": {name: round(value, 3) for name, value in self.timings_ms.items()},
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adapters.tasks.defaults import CONTEXT_CHARS, MAX_INPUT_CHARS, MAX_TURNS, TASK_WEIGHTS, TITLE_DECAY, TURN_DECAY
+from adapters.tasks.dialogue_gate import gate_of
 from adapters.tasks.wording import in_words, own_form, relation_words
 from kbengine.errors import TaskInputError
 from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Dialogue, Mention, Question, Slot, Task, TaskInput
@@ -118,12 +119,14 @@ def _dialogue(turns: Sequence[str]) -> Query:
     return Query(
         input=Dialogue(tuple(spoken)),
         # A conversation keeps to its subject, which is often named once, at its beginning: the page as a whole is
-        # matched against all turns alike, and the recent turns only choose the passage of it.
+        # matched against all turns alike, and the recent turns only choose the passage of it. In a talk that wanders
+        # this misleads: the gate says how much words count.
         documents=tuple((turn, 1.0) for turn in spoken),
         lexical=tuple((turn, 0.1 * TURN_DECAY**age) for age, turn in newest_first),
         spotted=tuple((turn, 0.67 * TITLE_DECAY**age) for age, turn in newest_first),
         weights=TASK_WEIGHTS["dialogue"],
         unit="document",
+        gate=gate_of(len(spoken)),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.search.candidates import top_passages
+from kbengine.search.lexical_gate import gate_features
 from kbengine.search.naming import add_name_scores, find_names
 from kbengine.search.query import Query, Weights
 from storage.terms import name_term, spotted_name_terms, terms_of, title_word_terms
@@ -30,10 +31,12 @@ class LexicalSignal:
     Attributes:
         scores: float32 (n_passages,), what counts in the score of a passage.
         own: float32 (n_passages,), the same without what whole documents add; the same array where they add nothing.
+        factor: What a gate multiplied both by; None where nothing decides about it.
     """
 
     scores: Float32
     own: Float32
+    factor: float | None = None
 
     def candidates(self, snapshot: Snapshot, k: int) -> Int64:
         """Return the k best passages; as many by their own words too, when whole documents count.
@@ -61,9 +64,22 @@ def lexical_signals(
         if matches:
             add_name_scores(own, snapshot, query.names, matches)
         document_terms = _term_weights((query.documents, terms_of))
-        total = own + snapshot.document_lexical_scores(document_terms) if document_terms else own
-        found.append(LexicalSignal(total, own))
+        documents = snapshot.document_lexical_scores(document_terms) if document_terms else None
+        total = own if documents is None else own + documents
+        found.append(_gated(query, snapshot, documents, LexicalSignal(total, own)))
     return found
+
+
+def _gated(query: Query, snapshot: Snapshot, documents: Float32 | None, signal: LexicalSignal) -> LexicalSignal:
+    """Return the signal, multiplied by what the query's gate makes of its documents' scores, if it has one."""
+    if query.gate is None or documents is None:
+        return signal
+    features = gate_features(documents, snapshot.document_ids)
+    if features is None:
+        return signal
+    factor = query.gate.factor(features)
+    # The order of passages stays, and with it the candidates: the gate only says how much the order counts.
+    return LexicalSignal(signal.scores * np.float32(factor), signal.own * np.float32(factor), factor)
 
 
 def _passage_terms(query: Query) -> dict[str, float]:

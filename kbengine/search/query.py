@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from kbengine.errors import InvalidOptionError
 from kbengine.inputs import Question, TaskInput
+
+if TYPE_CHECKING:
+    from kbengine.search.lexical_gate import LexicalGate
 
 Unit = Literal["phrase", "sentence", "passage", "document"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -134,6 +137,7 @@ class Query:
         strategy: Where candidates come from unless the search says otherwise.
         read: How many of the best passages are read unless the search says otherwise.
         reading: What the reader reads instead of `input`, where another wording is better.
+        gate: Decides what the lexical weight is multiplied by; None where it counts as it is.
     """
 
     input: TaskInput
@@ -147,6 +151,7 @@ class Query:
     strategy: Strategy = "hybrid"
     read: int = 0
     reading: TaskInput | None = None
+    gate: LexicalGate | None = None
 
     @classmethod
     def question(cls, text: str) -> Query:
@@ -213,3 +218,7 @@ class SearchOptions:
         if self.weights is None:
             return weights
         return self.weights.over(weights) if isinstance(self.weights, SomeWeights) else self.weights
+
+    def gate_over(self, gate: LexicalGate | None) -> LexicalGate | None:
+        """Return what decides about a query's lexical weight: nothing where one is given here."""
+        return gate if self.weights is None or self.weights.lexical is None else None

@@ -123,7 +123,9 @@ class SearchResult:
     """The answer to one query: hits best first, and what was answered from.
 
     `round_ends` are the numbers of hits at the end of each round of the search: a further round is made only when more
-    answers are wanted than the rounds before found, and what it finds stands after theirs.
+    answers are wanted than the rounds before found, and what it finds stands after theirs. `lexical_factor` is what
+    the lexical weight was multiplied by for this query, None where nothing decided about it
+    (`kbengine.search.lexical_gate`).
     """
 
     hits: tuple[Hit, ...]
@@ -133,6 +135,7 @@ class SearchResult:
     truncated: bool
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     round_ends: tuple[int, ...] = ()
+    lexical_factor: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON values."""
@@ -142,5 +145,6 @@ class SearchResult:
             "encoder": self.encoder,
             "query_tokens": self.n_query_tokens,
             "truncated": self.truncated,
+            "lexical_factor": self.lexical_factor,
             "timings_ms": {name: round(value, 3) for name, value in self.timings_ms.items()},
         }

@@ -99,6 +99,7 @@ class Searcher:
         timings = {"encode": (clock() - began) * 1e3, **dict.fromkeys(parts, 0.0)}
         lexical_began = clock()
         snapshot = self._reader.snapshot(options.where)
+        queries = [replace(query, gate=options.gate_over(query.gate)) for query in queries]
         plans = [plan_of(options.strategy or query.strategy, options.weights_over(query.weights)) for query in queries]
         # A signal that finds candidates only is needed as well: then any weight will do.
         needed = [
@@ -128,6 +129,7 @@ class Searcher:
                 truncated=bool(encoded.truncated[pool.place]),
                 timings_ms=timings,
                 round_ends=tuple(pool.round_ends),
+                lexical_factor=None if pool.vectors.lexical is None else pool.vectors.lexical.factor,
             )
             for pool in pools
         ]

@@ -13,7 +13,7 @@ from adapters.tasks.confidence import FEATURES
 from adapters.tasks.defaults import TASK_WEIGHTS
 from kbengine.errors import EmptyQueryError, InvalidOptionError, StateError, TaskInputError
 from kbengine.inputs import Dialogue, Mention, Question, Slot
-from kbengine.search.query import Weights
+from kbengine.search.query import SomeWeights, Weights
 from kbengine.span import Span
 from kbengine.text_form import mentions_of
 from tests.adapters.calibrations import calibration, constant, settings_with
@@ -375,3 +375,18 @@ def test_pages_are_distinct_documents_best_first() -> None:
             [hit.document.title for hit in result.hits] == ["Ulm", "Bonn", "Kiel"] == [each.text for each in documents]
         )
     assert answerer.pages([]) == []
+
+
+def test_a_lexical_weight_of_ones_own_takes_the_place_of_what_decides_about_a_talk() -> None:
+    """Another weight does not, nor do the task's own weights."""
+    asked = []
+
+    class Seen(ScriptedKnowledgeBase):
+        def search(self, queries, options, *, key_of=None):
+            asked.extend(queries)
+            return super().search(queries, options, key_of=key_of)
+
+    for weights in (None, SomeWeights(passage=3.0), SomeWeights(lexical=0.75), TASK_WEIGHTS["dialogue"]):
+        Answerer(Seen(world)).answer([REQUESTS[3]], AnswerOptions(weights=weights))
+
+    assert [query.gate is None for query in asked] == [False, False, True, True]

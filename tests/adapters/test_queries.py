@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from adapters.errors import UnknownRelationError
@@ -130,3 +131,13 @@ def test_of_many_turns_the_newest_are_looked_at() -> None:
     assert len(query.input.turns) == MAX_TURNS and query.input.turns[-1] == "turn 299"
     assert left_out_turns(request) == 300 - MAX_TURNS
     assert left_out_turns(Question("Who?")) == left_out_turns(Dialogue(["Hi."])) == 0
+
+
+def test_a_gate_decides_about_talks_of_several_turns() -> None:
+    """A single turn has the task's own lexical weight: there is no subject to have changed."""
+    assert query_of(Dialogue(["Where is Ulm?"])).gate is None
+    assert query_of(Dialogue([" ", "Where is Ulm?"])).gate is None
+    gate = query_of(Dialogue(["Hi.", "Where is Ulm?"])).gate
+    # A page that stands out is trusted more than one of many alike.
+    assert gate is not None and gate.factor(np.asarray([0.4, 0.7])) > 1 > gate.factor(np.asarray([0.05, 0.2])) > 0
+    assert query_of(Question("Where is Ulm?")).gate is None

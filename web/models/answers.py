@@ -113,6 +113,9 @@ class AnswerEnvelope(Body):
     model: ModelBody
     query_tokens: int
     truncated: bool = Field(description="Whether the encoder could not read all of the query.")
+    lexical_factor: float | None = Field(
+        None, description="Dialogue: what the lexical weight was multiplied by; null where nothing decided about it."
+    )
     timings_ms: dict[str, float]
     cached: bool = Field(description="Whether the answer was kept from an earlier, equal query.")
 
