@@ -31,6 +31,7 @@ def _search_json(result: SearchResult) -> dict[str, Any]:
         "status": "answered" if answers else "no_answer",
         "reason": None if answers else "nothing_found",
         "answers": answers,
+        "values": [],
         "threshold": None,
         "answerable": None,
         "mention": None,

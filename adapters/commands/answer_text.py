@@ -42,6 +42,9 @@ def show_answer(output: Output, answer: TaskAnswer, *, with_fields: bool = False
     """Write one request's answers as text for people, with the fields of their documents if these are wanted."""
     if answer.status == "no_answer":
         output.line(f"no answer: {why_none(answer)}")
+    values = values_text(answer)
+    if values:
+        output.line(values)
     for each in answer.answers:
         _show(output, each, is_candidate=answer.status == "no_answer", with_fields=with_fields)
     if answer.truncated:
@@ -70,6 +73,14 @@ def why_none(answer: TaskAnswer) -> str:
             f"the threshold is {answer.threshold:.2f}; the candidates:"
         )
     return "the knowledge base holds nothing that could be compared with this query"
+
+
+def values_text(answer: TaskAnswer) -> str:
+    """Return the values of a slot in a line, with a word where they contradict each other; empty for a single one."""
+    if len(answer.values) < 2:
+        return ""
+    texts = "; ".join(value.text for value in answer.values)
+    return f"the sources contradict each other: {texts}" if answer.values[0].contradicts else f"values: {texts}"
 
 
 def support_text(answer: Answer) -> str:

@@ -15,6 +15,8 @@ from adapters.tasks.defaults import DEFAULT_UNITS, READ
 from adapters.tasks.evidence import evidence_of
 from adapters.tasks.queries import left_out_turns, query_of
 from adapters.tasks.retrieval import Retrieved, retrieve, shown_hits
+from adapters.tasks.values import values_of
+from adapters.tasks.wording import has_one_value
 from kbengine.errors import InvalidOptionError, StateError, TaskInputError
 from kbengine.inputs import Mention, Slot, Task, TaskInput, task_of
 from kbengine.search.query import Query, SearchOptions
@@ -264,6 +266,7 @@ def _answer_of(request: TaskInput, found: Retrieved, acceptance: _Acceptance, *,
         reason = "unanswerable"
     elif acceptance.threshold is not None and (answers[0].probability or 0.0) < acceptance.threshold:
         reason = "below_threshold"
+    has_values = isinstance(request, Slot) and unit == "phrase" and reason is None
     return TaskAnswer(
         task=task,
         status="answered" if reason is None else "no_answer",
@@ -278,4 +281,5 @@ def _answer_of(request: TaskInput, found: Retrieved, acceptance: _Acceptance, *,
         timings_ms=result.timings_ms,
         mention=request.place if isinstance(request, Mention) else None,
         lexical_factor=result.lexical_factor,
+        values=values_of(answers, has_one=has_one_value(request)) if has_values else (),
     )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from adapters.tasks.provenance import PageProvenance
+from adapters.tasks.values import Value
 from kbengine.inputs import Task
 from kbengine.search.query import Unit
 from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
@@ -127,6 +128,8 @@ class TaskAnswer:
         mention: Entity linking: where the mention stands in the text.
         answerable: The probability that the knowledge base holds an answer; None where that is not known.
         lexical_factor: Dialogue: what the lexical weight was multiplied by; None where nothing decided about it.
+        values: Slot filling: all values of the relation, and which of them contradict each other; empty without
+            probabilities or an answer.
     """
 
     task: Task
@@ -142,6 +145,7 @@ class TaskAnswer:
     mention: Span | None = None
     answerable: float | None = None
     lexical_factor: float | None = None
+    values: tuple[Value, ...] = ()
 
     @property
     def best(self) -> Answer | None:
@@ -155,6 +159,7 @@ class TaskAnswer:
             "status": self.status,
             "reason": self.reason,
             "answers": [answer.to_json() for answer in self.answers],
+            "values": [value.to_json() for value in self.values],
             "threshold": self.threshold,
             "answerable": self.answerable,
             "mention": None if self.mention is None else [self.mention.start, self.mention.end],

@@ -1,9 +1,9 @@
 """Wikidata property ids and the English names of the relations that users meet.
 
-`relations.tsv` holds id, name, aliases, description and question form. The name is the property's label around 2018,
-which is what T-REx, zsRE, DocRED and FewRel use and encoders were trained on; a later label is an alias. Descriptions
-and question forms say the same in words, for encoders that never saw the name: "Where was {} born?". Ids, names and
-most descriptions are Wikidata's (CC0), shortened; the rest is our own wording.
+`relations.tsv` holds id, name, aliases, description, question form and "one" where there is only one value. The name is
+the property's label around 2018, which is what T-REx, zsRE, DocRED and FewRel use and encoders were trained on; a later
+label is an alias. Descriptions and question forms say the same in words, for models that never saw the name: "Where was
+{} born?". Ids, names and most descriptions are Wikidata's (CC0), shortened; the rest is our own wording.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _PROPERTY_ID = re.compile(
 class Relation:
     """One Wikidata property: `P19`, its English name, other names for it, what it says, and how it is asked for.
 
-    The question form has `{}` where the subject stands, once; it is "" where the relation has none of its own.
+    The question form has `{}` where the subject stands, once; it is "" where the relation has none of its own. A
+    relation has one value where nothing can have two, ever: a date of birth, but not a spouse or a head of state.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Relation:
     aliases: tuple[str, ...] = ()
     description: str = ""
     question: str = ""
+    has_one_value: bool = False
 
 
 class RelationTable:
@@ -56,8 +58,8 @@ class RelationTable:
         text = importlib.resources.files("adapters").joinpath("relations.tsv").read_text(encoding="utf-8")
         rows = (line.split("\t") for line in text.split("\n")[1:] if line)
         return cls(
-            Relation(id, name, tuple(filter(None, aliases.split("|"))), description, question)
-            for id, name, aliases, description, question in rows
+            Relation(id, name, tuple(filter(None, aliases.split("|"))), description, question, values == "one")
+            for id, name, aliases, description, question, values in rows
         )
 
     def __iter__(self) -> Iterator[Relation]:

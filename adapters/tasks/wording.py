@@ -55,14 +55,20 @@ def in_words(slot: Slot) -> Question:
 
 
 def reading_input(asked: TaskInput) -> TaskInput:
-    """Return what a reader is asked, who was trained on slots in several wordings: a slot as a question.
+    """Return what a reader trained on slots in several wordings reads best: a slot as a question (decision 0026).
 
-    Anything else is read as it is.
+    A relation that is a noun is asked for as "What sport does Ann have?", one that is a verb, or is asked in an own
+    wording or backwards, as `in_words` has it. Anything that is no slot is read as it is.
 
     Raises:
         TaskInputError, UnknownRelationError: as `in_words` does.
     """
-    return in_words(asked) if isinstance(asked, Slot) else asked
+    if not isinstance(asked, Slot):
+        return asked
+    words = relation_words(asked.relation)
+    if asked.object is not None or own_form(asked.relation) is not None or _joined(words) != f"has {words}":
+        return in_words(asked)
+    return Question(f"What {words} does {asked.subject.strip()} have?")
 
 
 def own_form(relation: str) -> str | None:
@@ -101,6 +107,12 @@ def relation_words(relation: str) -> str:
     if own_form(relation) is None:
         return relation.strip()
     return " ".join((relation if PLACE in relation else _X.sub(PLACE, relation)).replace(PLACE, " ").split())
+
+
+def has_one_value(asked: TaskInput) -> bool:
+    """Tell whether a subject has one value of the slot's relation, such as a date of birth."""
+    known = relations().find(asked.relation) if isinstance(asked, Slot) else None
+    return known is not None and known.has_one_value
 
 
 def _joined(words: str) -> str:

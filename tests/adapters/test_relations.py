@@ -57,6 +57,13 @@ def test_every_relation_says_what_it_means(table: RelationTable) -> None:
         assert question == " ".join(question.split()) and question[0].isupper(), relation
 
 
+def test_relations_with_one_value_are_marked(table: RelationTable) -> None:
+    """Nothing can have two dates of birth; it can have two children, or two heads of state one after the other."""
+    marked = {relation.name for relation in table if relation.has_one_value}
+    assert {"date of birth", "place of birth", "father", "atomic number"} <= marked
+    assert not marked & {"child", "spouse", "head of state", "capital", "notable work", "occupation", "country"}
+
+
 @pytest.mark.parametrize("relation", ["P19", "place of birth", "Birthplace", " born in "])
 def test_a_question_is_asked_by_id_name_or_alias(table: RelationTable, relation: str) -> None:
     """The subject stands where the form says."""

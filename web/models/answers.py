@@ -40,6 +40,7 @@ class PartsBody(Body):
     lexical: float
     sparse: float = Field(0.0, description="Of n-grams around the phrase; 0 where no sparse rows are stored.")
     name: float = Field(0.0, description="Of the subject or mention being called or standing there as asked.")
+    reader: float = Field(0.0, description="Of what the reader says of the place; 0 where none read.")
 
 
 class ProvenanceBody(Body):
@@ -90,6 +91,15 @@ class AnswerBody(Body):
     evidence: list[EvidenceBody] = Field(min_length=1)
 
 
+class ValueBody(Body):
+    """One value of a slot."""
+
+    text: str
+    rank: int = Field(description="Of the answer, which has the places that say so.")
+    probability: float
+    contradicts: list[str] = Field(description="The other values, where the relation has only one.")
+
+
 class ModelBody(Body):
     """What read the query."""
 
@@ -106,6 +116,7 @@ class AnswerEnvelope(Body):
         description="Why there is no answer."
     )
     answers: list[AnswerBody] = Field(description="Best first; with no answer those that were not good enough.")
+    values: list[ValueBody] = Field(description="Slot filling: all values of the relation, best first.")
     threshold: float | None
     answerable: float | None = Field(description="The probability that the knowledge base holds an answer.")
     mention: Span | None = Field(description="Entity linking: where the mention stands in the text without marks.")

@@ -7,6 +7,7 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
+from adapters.tasks.values import Value
 from kbengine.errors import CorruptError, LockedError, QueryTooLongError, StorageFullError
 from kbengine.inputs import Mention, Question
 from storage.tuned_files import RECORD_FILE
@@ -192,6 +193,21 @@ def test_what_the_documents_do_not_hold_is_said(client, engine):
     assert "The documents seem to hold no answer" in text(response)
     assert soup(response).select_one(".notice a")["href"] == "/?task=question&q=x&threshold=0"
     assert soup(response).select_one(".answers--doubtful .answer")
+
+
+@pytest.mark.parametrize(
+    ("contradicts", "said"),
+    [((), "Several values Ulm · Bonn"), (("Bonn",), "The sources contradict each other. Ulm · Bonn")],
+)
+def test_several_values_of_a_slot_are_said(client, engine, contradicts, said):
+    """Above the answers; a single one is not."""
+    values = (Value("Ulm", 1, 0.6, contradicts), Value("Bonn", 2, 0.3, ("Ulm",) if contradicts else ()))
+    engine.respond = lambda request, _: task_answer(request, answer(text="Ulm"), values=values)
+    assert said in text(client.get("/?task=slot-filling&subject=Ada&relation=P19"))
+
+    engine.respond = lambda request, _: task_answer(request, answer(text="Ulm"), values=values[:1])
+    response = client.get("/?task=slot-filling&subject=Ada&relation=P19&k=1")
+    assert not soup(response).select(".notice")
 
 
 def test_nothing_found_says_what_to_do(client, engine):
