@@ -41,7 +41,7 @@ def right_documents(searcher) -> Evaluation:
     ("architecture", "parameters"), [("shared-query", "full"), ("shared-query", "lora"), ("three-tower", "lora")]
 )
 def test_a_tuned_encoder_finds_what_was_planted(tmp_path, architecture, parameters) -> None:
-    """None of the documents is found before, all are after, by the same index."""
+    """Less than half of the documents are found before, by chance, and all are after, by the same index."""
     with open_world(tmp_path, architecture=architecture) as knowledge_base:
         untuned = [hit.text for hit in knowledge_base.search(PLANTED[0][0], k=5).hits]
         options = fast_options(loss="doc", parameters=ParameterOptions(parameters))
@@ -49,7 +49,7 @@ def test_a_tuned_encoder_finds_what_was_planted(tmp_path, architecture, paramete
         done = tune(knowledge_base, planted_rows(), "finder", options, score=right_documents)
 
         assert done.info is not None and done.report.best_score == len(PLANTED)
-        assert done.report.first_score is not None and done.report.first_score < 2
+        assert done.report.first_score is not None and done.report.first_score < len(PLANTED) / 2
         for text, _, doc_id in PLANTED:
             result = knowledge_base.search(text, encoder="finder", weights=PHRASES, k=1)
             assert result.hits[0].document.doc_id == doc_id
