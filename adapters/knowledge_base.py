@@ -407,11 +407,11 @@ class KnowledgeBase:
 
         Of the same answer to the same question the last word counts.
 
-        >>> said = kb.feedback("Where was Marie Curie born?", right="Warsaw", wrong="Paris", document="marie-curie")
-        >>> len(said.ids)
-        2
+        >>> kb.feedback("Where was Marie Curie born?", right="Warsaw", wrong="Paris", document="marie-curie").ids
+        (1, 2)
         >>> answer = kb.ask("What was the programming language Java called at first?")
-        >>> said = kb.feedback("What was the programming language Java called at first?", right=answer.best)
+        >>> kb.feedback("What was the programming language Java called at first?", right=answer.best).ids
+        (3,)
 
         Args:
             asked: what was asked, as in `ask`.
@@ -443,9 +443,8 @@ class KnowledgeBase:
     def delete_feedback(self, ids: Sequence[int]) -> FeedbackChange:
         """Delete what was said about answers, by its numbers.
 
-        >>> said = kb.feedback("Where was Frida Kahlo born?", wrong="Paris")
-        >>> kb.delete_feedback(said.ids).ids == said.ids
-        True
+        >>> kb.delete_feedback([1, 2, 3]).ids
+        (1, 2, 3)
 
         Raises:
             UnknownFeedbackError: there is none of one of these numbers; then none is deleted.

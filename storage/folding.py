@@ -17,7 +17,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Literal
 
-__all__ = ["FORMS", "Form", "accent_key", "case_key", "matching_form", "spelling"]
+__all__ = ["FORMS", "Form", "accent_key", "case_key", "folded_text", "matching_form", "spelling"]
 
 Form = Literal["exact", "case", "accent"]
 FORMS: tuple[Form, ...] = ("exact", "case", "accent")
@@ -57,20 +57,29 @@ def spelling(text: str) -> str:
 @lru_cache(maxsize=50_000)
 def case_key(text: str) -> str:
     """Return the text with differences of case, width and other compatibility forms folded; empty for a blank one."""
-    if text.isascii():
-        return " ".join(text.lower().split())
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(folded.split())
+    return _case_folded(text)
 
 
 @lru_cache(maxsize=50_000)
 def accent_key(text: str) -> str:
     """Return the case key with accents folded, too."""
-    key = case_key(text)
+    return folded_text(text)
+
+
+def folded_text(text: str) -> str:
+    """Return what `accent_key` does, for whole texts: nothing of them is kept in memory."""
+    key = _case_folded(text)
     if key.isascii():
         return key
     plain = _MARKS.sub("", unicodedata.normalize("NFD", key)).translate(_LETTERS)
     return " ".join(unicodedata.normalize("NFC", plain).split())
+
+
+def _case_folded(text: str) -> str:
+    if text.isascii():
+        return " ".join(text.lower().split())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(folded.split())
 
 
 def matching_form(name: str, alias: str) -> Form | None:

@@ -56,6 +56,28 @@ class RecordReader:
             rows = connection.exec_driver_sql(_BY_ID[table.name], (_json_list(passage_ids),)).mappings()
             return {row["passage_id"]: passage_record(row) for row in rows}
 
+    def passage_texts(self, passage_ids: Collection[int] | NDArray[np.int64]) -> dict[int, str]:
+        """Return the texts of passages by id, for looking into many: unlike records they are not checked."""
+        statement = "SELECT passage_id, text FROM passages WHERE passage_id IN (SELECT value FROM json_each(?))"
+        with translated(self.path), self._engine.connect() as connection:
+            return dict(tuple(row) for row in connection.exec_driver_sql(statement, (_json_list(passage_ids),)))
+
+    def aliases_of(self, document_id: int, *, limit: int) -> list[str]:
+        """Return aliases of a document, at most `limit`, those with the most uses first; unlike records not checked."""
+        statement = (
+            "SELECT alias FROM aliases WHERE document_id = ? GROUP BY alias ORDER BY max(uses) DESC, alias LIMIT ?"
+        )
+        with translated(self.path), self._engine.connect() as connection:
+            if not alias_table_exists(connection):
+                return []
+            return [row[0] for row in connection.exec_driver_sql(statement, (document_id, limit))]
+
+    def titles(self, document_ids: Collection[int] | NDArray[np.int64]) -> dict[int, str]:
+        """Return the titles of documents by id, for looking at many: unlike records they are not checked."""
+        statement = "SELECT document_id, title FROM documents WHERE document_id IN (SELECT value FROM json_each(?))"
+        with translated(self.path), self._engine.connect() as connection:
+            return dict(tuple(row) for row in connection.exec_driver_sql(statement, (_json_list(document_ids),)))
+
     def passages_with_documents(
         self, passage_ids: Collection[int] | NDArray[np.int64]
     ) -> tuple[dict[int, PassageRecord], dict[int, DocumentRecord]]:

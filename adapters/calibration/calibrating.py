@@ -60,7 +60,7 @@ class CalibrateOptions:
     """How to calibrate.
 
     Attributes:
-        with_weights: Whether to fit the passage, lexical and sparse weights too; else those in use stay.
+        with_weights: Whether to fit the passage, lexical, sparse and name weights too; else those in use stay.
         threshold_for: What the threshold is chosen for: `f1`, `precision=P`, `coverage=C` or `none`.
         rows: Records of each file, drawn at random where it has more.
         seed: Of the draw, the folds and the halves.
@@ -174,10 +174,10 @@ def _weight_fit(
     progress.begin("weights: searching", len(sparse_weights) * sum(len(each) for each in rows.values()), "")
     candidates = {
         sparse: {
-            name: _candidates(knowledge_base, encoder, each, options.effort, seen_with, progress, notice)
+            name: _candidates(knowledge_base, encoder, each, options.effort, sparse, progress, notice)
             for name, each in rows.items()
         }
-        for sparse, seen_with in ((each, _seen_with(current, each)) for each in sorted(sparse_weights))
+        for sparse in sorted(sparse_weights)
     }
     return fit_weights(candidates, current, phrases=task in PHRASE_TASKS, seed=options.seed)
 
@@ -221,21 +221,17 @@ def _rows(path: Path, task: Task, options: CalibrateOptions, notice: Callable[[s
     return rows
 
 
-def _seen_with(current: Weights, sparse: float) -> Weights:
-    """Return the weights to search with: names count as they do beside a phrase weight of 1."""
-    return replace(SEEN_WITH, sparse=sparse, name=current.name / (current.phrase or 1.0))
-
-
 def _candidates(
     knowledge_base: KnowledgeBase,
     encoder: str | None,
     rows: Sequence[GoldRow],
     effort: Effort,
-    seen_with: Weights,
+    sparse: float,
     progress: ProgressSink,
     notice: Callable[[str], None],
 ) -> list[Candidates]:
-    """Return the passages found for each record, with the parts of their scores, those of the grid unweighted."""
+    """Return the passages found for each record, with the parts of their scores, unweighted but for the sparse one."""
+    seen_with = replace(SEEN_WITH, sparse=sparse)
 
     def ask(batch: Sequence[GoldRow]) -> list[Candidates]:
         queries = [replace(row.query, unit="passage", weights=seen_with) for row in batch]

@@ -3,7 +3,8 @@
 The phrase weight is 1; the passage and the lexical weight go over a grid. A pair is judged by the mean, over the files,
 of page R-precision; where answers are phrases, of its mean with KILT-EM of the best phrase. Passage and lexical scores
 are the same for all phrases of a passage, so the parts of each passage's best phrase are all that the ranking needs.
-The sparse weight says which phrase of a passage is best: with sparse rows there is one search for each of a few.
+The sparse weight says which phrase of a passage is best: with sparse rows there is one search for each of a few. The
+name weight is tried at a few values as well, where anything has a name.
 
 The optimum is flat and a few hundred rows are few, so the pair is chosen from means over neighbouring grid points, and
 taken only when it is better than the weights in use on rows that it was not chosen from, by more than chance gives.
@@ -26,10 +27,13 @@ PASSAGE_WEIGHTS = (0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 
 LEXICAL_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
 SPARSE_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5)
 """Tried where sparse rows are stored."""
-SEEN_WITH = Weights(phrase=1.0, passage=30.0, lexical=1.0)
+NAME_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0)
+"""Tried where a passage found is named as asked."""
+SEEN_WITH = Weights(phrase=1.0, passage=30.0, lexical=1.0, name=20.0)
 """The weights of the search but the sparse one: which passages are seen depends on them a little."""
 SEEN_PASSAGES = 200
 """Passages of each record that are ranked anew under every pair."""
+FITTED = ("passage", "lexical", "sparse", "name")
 FOLDS = 5
 STANDARD_ERRORS = 1.645
 """How many of them the gain must be: a gain by chance alone is as large one time in twenty."""
@@ -44,10 +48,10 @@ class Candidates:
     """The passages found for one record, unweighted.
 
     Attributes:
-        phrase: float32 (n,), start and end product of the passage's best phrase, with the weighted sparse ones and the
-            weighted name part, whose weights are not those of the grid.
+        phrase: float32 (n,), start and end product of the passage's best phrase, the weighted sparse ones included.
         passage: float32 (n,), cosine of the passage.
         lexical: float32 (n,), BM25.
+        name: float32 (n,), how surely the passage or its document is named as asked.
         pages: int64 (n,), the page of each passage, numbered within the record.
         is_answer: bool (n,), whether the best phrase equals a gold answer after normalisation.
         evidence: for each gold output the numbers of its pages among the found (the missing ones are negative).
@@ -56,6 +60,7 @@ class Candidates:
     phrase: Float32
     passage: Float32
     lexical: Float32
+    name: Float32
     pages: NDArray[np.int64]
     is_answer: NDArray[np.bool_]
     evidence: tuple[tuple[int, ...], ...]
@@ -109,17 +114,17 @@ def candidates_of(
     """
     numbers: dict[str, int] = {}
     wanted = {norm(answer) for answer in gold_answers}
-    parts: list[tuple[float, float, float]] = []
+    parts: list[tuple[float, float, float, float]] = []
     pages: list[int] = []
     is_answer: list[bool] = []
     for hit in hits:
         if hit.parts is None:
             raise AssertionError("fitting needs the parts of the scores: search with explain=True")
-        of_phrase = hit.parts.start + hit.parts.end + hit.parts.sparse + hit.parts.name
-        parts.append((of_phrase, hit.parts.passage, hit.parts.lexical))
+        of_phrase = hit.parts.start + hit.parts.end + hit.parts.sparse
+        parts.append((of_phrase, hit.parts.passage, hit.parts.lexical, hit.parts.name))
         pages.append(numbers.setdefault(hit.document.doc_id, len(numbers)))
         is_answer.append(bool(wanted) and norm(hit.phrase_text) in wanted)
-    scores = np.asarray(parts, dtype=np.float32).reshape(-1, 3)
+    scores = np.asarray(parts, dtype=np.float32).reshape(-1, 4)
     evidence = tuple(
         tuple(numbers.get(page, -1 - i) for i, page in enumerate(dict.fromkeys(ids))) for ids in gold_pages
     )
@@ -127,6 +132,7 @@ def candidates_of(
         phrase=scores[:, 0] / np.float32(seen_with.phrase),
         passage=scores[:, 1] / np.float32(seen_with.passage),
         lexical=scores[:, 2] / np.float32(seen_with.lexical),
+        name=scores[:, 3] / np.float32(seen_with.name),
         pages=np.asarray(pages, dtype=np.int64),
         is_answer=np.asarray(is_answer, dtype=np.bool_),
         evidence=tuple(pages for pages in evidence if pages),
@@ -163,21 +169,22 @@ def fit_weights(
         seed: of the folds.
     """
     pairs, in_use = grid(current)[:-1], grid(current)[-1:]
-    sparse_weights = sorted(searched)
+    in_use_name = current.name / (current.phrase or 1.0)
+    named = any(each.name.any() for files in searched.values() for found in files.values() for each in found)
+    others = [(sparse, name) for sparse in sorted(searched) for name in (NAME_WEIGHTS if named else (in_use_name,))]
     judged = {}
     for name in searched[current.sparse]:
         with_answers = phrases and any(each.is_answer.any() for files in searched.values() for each in files[name])
-        parts = [judge(searched[sparse][name], pairs, with_answers=with_answers) for sparse in sparse_weights]
-        parts.append(judge(searched[current.sparse][name], in_use, with_answers=with_answers))
-        judged[name] = _side_by_side(parts)
-    triples = np.concatenate(
-        [
-            *(np.insert(pairs, 2, sparse, axis=1) for sparse in sparse_weights),
-            np.insert(in_use, 2, current.sparse, axis=1),
+        parts = [
+            judge(_with_names(searched[sparse][name], weight), pairs, with_answers=with_answers)
+            for sparse, weight in others
         ]
-    )
+        now_found = _with_names(searched[current.sparse][name], in_use_name)
+        parts.append(judge(now_found, in_use, with_answers=with_answers))
+        judged[name] = _side_by_side(parts)
+    tried = np.concatenate([*(_beside(pairs, *each) for each in others), _beside(in_use, current.sparse, in_use_name)])
     objectives = [each.objective for each in judged.values()]
-    now = len(triples) - 1  # the weights in use are the last
+    now = len(tried) - 1  # the weights in use are the last
     best = _best_pair(objectives)
     held_out = _held_out(objectives, seed)
     before = [each[:, now] for each in objectives]
@@ -187,11 +194,10 @@ def fit_weights(
     error = float(np.sqrt(sum(each.var() / len(each) for each in differences)) / len(differences))
     adopted = gain > STANDARD_ERRORS * error
     chosen = best if adopted else now
-    passage, lexical, sparse = (float(weight) for weight in triples[chosen])
-    weights = replace(current, phrase=1.0, passage=passage, lexical=lexical, sparse=sparse)
+    weights = replace(current, phrase=1.0, **dict(zip(FITTED, tried[chosen].tolist(), strict=True)))
     report = {
-        "before": _weights_json(triples[now]),
-        "best": _weights_json(triples[best]),
+        "before": _weights_json(tried[now]),
+        "best": _weights_json(tried[best]),
         "adopted": adopted,
         "objective": {"before": _percent(_macro(objectives)[now]), "best": _percent(_macro(objectives)[best])},
         "held_out": {
@@ -220,6 +226,16 @@ def grid(current: Weights) -> Float32:
     pairs = [(passage, lexical) for passage in PASSAGE_WEIGHTS for lexical in LEXICAL_WEIGHTS]
     phrase = current.phrase or 1.0
     return np.asarray([*pairs, (current.passage / phrase, current.lexical / phrase)], dtype=np.float32)
+
+
+def _with_names(found: Sequence[Candidates], weight: float) -> list[Candidates]:
+    """Return the candidates with their weighted name part in that of the phrase: both are as they are in every pair."""
+    return [replace(each, phrase=each.phrase + np.float32(weight) * each.name) for each in found]
+
+
+def _beside(pairs: Float32, sparse: float, name: float) -> Float64:
+    """Return the pairs with a sparse and a name weight beside each, float64 (pairs, 4), in the order of `FITTED`."""
+    return np.column_stack([pairs.astype(np.float64), np.full(len(pairs), sparse), np.full(len(pairs), name)])
 
 
 def _judge_record(each: Candidates, pairs: Float32) -> tuple[Float32, NDArray[np.bool_]]:
@@ -259,7 +275,7 @@ def _chosen(values: Float32, pairs_of: int | Int64) -> Float32:
 def _best_pair(objectives: Sequence[Float32]) -> int:
     """Return the weights with the best macro, as a mean with their neighbours on the grid: a lone peak is noise."""
     shape = (len(PASSAGE_WEIGHTS), len(LEXICAL_WEIGHTS))
-    values = _macro(objectives)[:-1].reshape(-1, *shape)  # a grid for each sparse weight
+    values = _macro(objectives)[:-1].reshape(-1, *shape)  # a grid for each sparse and name weight
     padded = np.pad(values, ((0, 0), (1, 1), (1, 1)), mode="edge")
     smooth = sum(padded[:, i : i + shape[0], j : j + shape[1]] for i in range(3) for j in range(3)) / 9
     return int(np.argmax(smooth))
@@ -287,8 +303,8 @@ def _figures(judged: Judged, pairs_of: int | Int64) -> dict[str, float]:
     return {name: _percent(_chosen(each, pairs_of).mean()) for name, each in named.items() if each is not None}
 
 
-def _weights_json(triple: Float32) -> dict[str, float]:
-    return {name: round(float(triple[i]), 4) for i, name in enumerate(("passage", "lexical", "sparse"))}
+def _weights_json(weights: Float64) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in zip(FITTED, weights.tolist(), strict=True)}
 
 
 def _percent(share: float | np.floating[Any]) -> float:

@@ -163,9 +163,10 @@ def _show_weights(output: Output, weights: dict[str, Any]) -> None:
     best = weights["best"]
     output.line()
     output.line(
-        f"best: passage {best['passage']:g}, lexical {best['lexical']:g}, sparse {best['sparse']:g}; on rows that they "
-        f"were not chosen from {held_out['before']:.2f} → {held_out['after']:.2f} (gain {held_out['gain']:.2f} ± "
-        f"{held_out['standard_error']:.2f}): {'taken' if weights['adopted'] else 'not taken, no more than noise'}"
+        f"best: passage {best['passage']:g}, lexical {best['lexical']:g}, sparse {best['sparse']:g}, "
+        f"name {best['name']:g}; on rows that they were not chosen from {held_out['before']:.2f} → "
+        f"{held_out['after']:.2f} (gain {held_out['gain']:.2f} ± {held_out['standard_error']:.2f}): "
+        f"{'taken' if weights['adopted'] else 'not taken, no more than noise'}"
     )
     names = list(dict.fromkeys(name for each in weights["files"].values() for name in each["before"]))
     rows = []

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.tasks.defaults import CONTEXT_CHARS, MAX_INPUT_CHARS, MAX_TURNS, TASK_WEIGHTS, TITLE_DECAY, TURN_DECAY
+from adapters.tasks.defaults import (
+    CONTEXT_CHARS,
+    MAX_INPUT_CHARS,
+    MAX_TURNS,
+    SAID_WEIGHT,
+    TASK_WEIGHTS,
+    TITLE_DECAY,
+    TURN_DECAY,
+)
 from adapters.tasks.dialogue_gate import gate_of
 from adapters.tasks.wording import in_words, own_form, relation_words
 from kbengine.errors import TaskInputError
@@ -63,6 +71,7 @@ def _slot_filling(subject: str, relation: str) -> Query:
         lexical=((subject, 1.0), (words, 1.0)),
         documents=((subject, 1.0), (words, 1.0)),
         names=((subject, 1.0),),
+        said=((subject, SAID_WEIGHT),),
         weights=TASK_WEIGHTS["slot-filling"],
         unit="phrase",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,15 +53,16 @@ def lexical_signals(
     reader: KBReader, snapshot: Snapshot, queries: Sequence[Query], weights: Sequence[Weights]
 ) -> list[LexicalSignal | None]:
     """Return each query's signal, None where it does not count."""
-    asked = [query for query, weight in zip(queries, weights, strict=True) if weight.lexical > 0]
-    matches = find_names(reader, [name for query in asked for name, _ in query.names])
+    named = [query for query, weight in zip(queries, weights, strict=True) if weight.lexical > 0 and not weight.name]
+    matches = find_names(reader, [name for query in named for name, _ in query.names])
     found: list[LexicalSignal | None] = []
     for query, weight in zip(queries, weights, strict=True):
         if weight.lexical <= 0:
             found.append(None)
             continue
-        own = snapshot.lexical_scores(_passage_terms(query))
-        if matches:
+        # Names count once: where they have no signal of their own, as words of titles do.
+        own = snapshot.lexical_scores(_passage_terms(query if weight.name == 0 else replace(query, names=())))
+        if matches and weight.name == 0:
             add_name_scores(own, snapshot, query.names, matches)
         document_terms = _term_weights((query.documents, terms_of))
         documents = snapshot.document_lexical_scores(document_terms) if document_terms else None

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kbengine.search.naming import FORM_FACTORS, find_names
+from kbengine.inputs import Mention
+from kbengine.search.meanings import meanings_of
+from kbengine.search.naming import find_names
 from kbengine.search.query import Query, Weights
-from storage.terms import name_term
+from kbengine.search.verbatim import OTHER_SCORE, READ_FOR_OTHERS, READ_PASSAGES, other_names, sayings_of, spoken_names
 
 if TYPE_CHECKING:
+    from kbengine.search.lexical import LexicalSignal
     from kbengine.search.naming import Matches
     from storage.reader import KBReader
     from storage.snapshot import Snapshot
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
+SURE = 0.75
+"""A document that scores as much is what the name means: its other names are looked for in passages as well."""
 PASSAGES_OF_A_DOCUMENT = 8
-"""Passages of a named document that are candidates by its name alone: the first, which say what it is."""
+"""Passages of a document that are candidates by names alone, at most."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +41,12 @@ class NameSignal:
     Attributes:
         passages: int64 (n,), snapshot passage indices, rising.
         scores: float32 (n,), each above 0 and at most 1.
+        words: float32 (n,), the passages' lexical scores: of equal ones the better is a candidate first.
     """
 
     passages: Int64
     scores: Float32
+    words: Float32
 
     def of(self, passages: Int64) -> Float32:
         """Return the scores of passages (n), float32 (n,); 0 for those without one."""
@@ -50,38 +57,80 @@ class NameSignal:
         return found
 
     def candidates(self, snapshot: Snapshot, k: int) -> Int64:
-        """Return up to k passages, the best first, of each document the first few."""
-        documents = snapshot.document_ids[self.passages]
-        begins = np.flatnonzero(np.append(True, documents[1:] != documents[:-1])[: len(documents)])
+        """Return up to k passages, the best first, of each document a few."""
+        passages = self.passages[np.lexsort((self.passages, -self.words, -self.scores))]
+        passages = passages[snapshot.live_passages[passages]]
+        # Of each document the first few: places within groups of equal ids, in the order of a stable sort.
+        documents = snapshot.document_ids[passages]
+        by_document = np.argsort(documents, kind="stable")
+        begins = np.flatnonzero(np.diff(documents[by_document], prepend=-1))
         lengths = np.diff(np.append(begins, len(documents)))
-        first_few = np.arange(len(documents)) - np.repeat(begins, lengths) < PASSAGES_OF_A_DOCUMENT
-        few = np.flatnonzero(first_few & snapshot.live_passages[self.passages])
-        best: Int64 = self.passages[few[np.lexsort((few, -self.scores[few]))][:k]]
+        within = np.empty(len(documents), dtype=np.int64)
+        within[by_document] = np.arange(len(documents)) - np.repeat(begins, lengths)
+        best: Int64 = passages[within < PASSAGES_OF_A_DOCUMENT][:k]
         return best
 
 
 def name_signals(
-    reader: KBReader, snapshot: Snapshot, queries: Sequence[Query], weights: Sequence[Weights]
+    reader: KBReader,
+    snapshot: Snapshot,
+    queries: Sequence[Query],
+    weights: Sequence[Weights],
+    lexical: Sequence[LexicalSignal | None],
 ) -> list[NameSignal | None]:
-    """Return each query's signal, None where it does not count."""
-    asked = [query for query, weight in zip(queries, weights, strict=True) if weight.name > 0 and query.names]
+    """Return each query's signal, None where it does not count.
+
+    Args:
+        reader: of names, titles and texts.
+        snapshot: what is searched.
+        queries: what is asked.
+        weights: of each query.
+        lexical: each query's lexical signal: what is looked into first.
+    """
+    counts = [
+        weight.name > 0 and bool(query.names or query.said) for query, weight in zip(queries, weights, strict=True)
+    ]
+    asked = [query for query, is_counted in zip(queries, counts, strict=True) if is_counted]
     matches = find_names(reader, [name for query in asked for name, _ in query.names])
     return [
-        _signal(snapshot, query, matches) if weight.name > 0 and query.names else None
-        for query, weight in zip(queries, weights, strict=True)
+        _signal(reader, snapshot, query, matches, signal) if is_counted else None
+        for query, is_counted, signal in zip(queries, counts, lexical, strict=True)
     ]
 
 
-def _signal(snapshot: Snapshot, query: Query, matches: Matches) -> NameSignal:
-    scores: dict[int, float] = {}
+def _signal(
+    reader: KBReader, snapshot: Snapshot, query: Query, matches: Matches, lexical: LexicalSignal | None
+) -> NameSignal:
+    of_documents: dict[int, float] = {}
     for name, weight in query.names:
-        titled = snapshot.passages_with_term(name_term(name))
-        for passage in titled.tolist():
-            scores[passage] = max(scores.get(passage, 0.0), weight)
-        for match in matches.get(name, ()):
-            value = weight * match.prior * FORM_FACTORS[match.form]
-            for passage in snapshot.passages_of_document(match.document_id):
-                scores[passage] = max(scores.get(passage, 0.0), value)
-    passages = np.sort(np.fromiter(scores, dtype=np.int64, count=len(scores)))
-    values = np.asarray([scores[passage] for passage in passages.tolist()], dtype=np.float32)
-    return NameSignal(passages, np.minimum(values, np.float32(1.0)))
+        meanings = meanings_of(reader, snapshot, name, matches, in_text=isinstance(query.input, Mention))
+        for document_id, score in meanings.items():
+            of_documents[document_id] = max(of_documents.get(document_id, 0.0), weight * score)
+    found: list[tuple[Int64, Float32]] = []
+    for document_id, score in of_documents.items():
+        own = snapshot.passages_of_document(document_id)
+        found.append((np.arange(own.start, own.stop, dtype=np.int64), np.full(len(own), score, dtype=np.float32)))
+    order = None if lexical is None else lexical.scores
+    for name, weight in query.said:
+        asked = [(spoken, weight * share, READ_PASSAGES) for spoken, share in spoken_names(name)]
+        sure = [document_id for document_id, score in of_documents.items() if score >= SURE]
+        if len(sure) == 1:
+            others = other_names(reader, name, sure[0])
+            asked += [(other, weight * OTHER_SCORE, READ_FOR_OTHERS) for other in others]
+        for spoken, share, limit in asked:
+            sayings = sayings_of(reader, snapshot, spoken, order, limit=limit)
+            found.append((sayings.passages, sayings.scores * np.float32(share)))
+    passages, scores = _best_of_each(found)
+    words = np.zeros(len(passages), dtype=np.float32) if order is None else order[passages]
+    return NameSignal(passages, scores, words)
+
+
+def _best_of_each(found: Sequence[tuple[Int64, Float32]]) -> tuple[Int64, Float32]:
+    """Return the passages found, each once and rising, with their best scores."""
+    if not found:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
+    passages, scores = (np.concatenate(each) for each in zip(*found, strict=True))
+    distinct, places = np.unique(passages, return_inverse=True)
+    best = np.zeros(len(distinct), dtype=np.float32)
+    np.maximum.at(best, places, scores)
+    return distinct, best

@@ -131,6 +131,7 @@ class Query:
         titles: Texts whose words are matched against the words of titles.
         names: Names matched against whole titles, with or without their qualifier ("Lincoln, Nebraska" is "Lincoln"),
             and against the documents' other names (see `kbengine.search.naming`).
+        said: Names that count where a passage says them word for word, whatever their case and accents.
         spotted: Running texts; a title that stands in one as a whole counts like a name.
         weights: Of the signals.
         unit: What comes back unless the search says otherwise.
@@ -145,6 +146,7 @@ class Query:
     documents: tuple[tuple[str, float], ...] = ()
     titles: tuple[tuple[str, float], ...] = ()
     names: tuple[tuple[str, float], ...] = ()
+    said: tuple[tuple[str, float], ...] = ()
     spotted: tuple[tuple[str, float], ...] = ()
     weights: Weights = Weights()
     unit: Unit = "phrase"

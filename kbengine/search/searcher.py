@@ -107,7 +107,7 @@ class Searcher:
             for plan in plans
         ]
         lexical = lexical_signals(self._reader, snapshot, queries, needed)
-        names = name_signals(self._reader, snapshot, queries, [plan.weights for plan in plans])
+        names = name_signals(self._reader, snapshot, queries, [plan.weights for plan in plans], lexical)
         of_queries = encoded.sparse if snapshot.has_sparse_rows else None  # a reindexing may have dropped them
         pools = []
         for i, (query, plan) in enumerate(zip(queries, plans, strict=True)):
@@ -227,7 +227,7 @@ class Searcher:
         by_words = [max(each, key=lambda weights: weights.lexical) for each in zip(*weightings, strict=True)]
         lexical = lexical_signals(self._reader, snapshot, queries, by_words)
         by_names = [max(each, key=lambda weights: weights.name) for each in zip(*weightings, strict=True)]
-        names = name_signals(self._reader, snapshot, queries, by_names)
+        names = name_signals(self._reader, snapshot, queries, by_names, lexical)
         token_rows, passage_hits = self._nearest(
             snapshot,
             encoded.start,

@@ -29,12 +29,18 @@ class Place:
     lexical: float = 0.0
     passage_id: int = 1
     sparse: float = 0.0
+    name: float = 0.0
 
     def score(self, query: Query) -> float:
         """The weighted score."""
         weights = query.weights
         of_phrase = self.start + weights.sparse * self.sparse
-        return weights.phrase * of_phrase + weights.passage * self.passage + weights.lexical * self.lexical
+        return (
+            weights.phrase * of_phrase
+            + weights.passage * self.passage
+            + weights.lexical * self.lexical
+            + weights.name * self.name
+        )
 
 
 class ScriptedKnowledgeBase:
@@ -137,5 +143,6 @@ def _hit(rank: int, unit: Any, place: Place, query: Query) -> Hit:
             weights.passage * place.passage,
             weights.lexical * place.lexical,
             weights.phrase * weights.sparse * place.sparse,
+            weights.name * place.name,
         ),
     )

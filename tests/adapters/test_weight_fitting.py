@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ def random_candidates(generator: np.random.Generator, n: int = 12) -> Candidates
         phrase=generator.normal(30, 3, size=n).astype(np.float32),
         passage=generator.uniform(size=n).astype(np.float32),
         lexical=generator.uniform(0, 5, size=n).astype(np.float32),
+        name=np.zeros(n, dtype=np.float32),
         pages=generator.integers(0, 6, size=n),
         is_answer=generator.uniform(size=n) < 0.4,
         evidence=((0, 1), (3, -2)),
@@ -32,11 +35,7 @@ def planted(generator: np.random.Generator, passage: float, lexical: float, n_re
     for _ in range(n_records):
         each = random_candidates(generator)
         score = each.phrase + passage * each.passage + lexical * each.lexical
-        found.append(
-            Candidates(
-                each.phrase, each.passage, each.lexical, np.arange(12), each.is_answer, ((int(score.argmax()),),)
-            )
-        )
+        found.append(replace(each, pages=np.arange(12), evidence=((int(score.argmax()),),)))
     return found
 
 
@@ -63,7 +62,7 @@ def test_figures_equal_a_plain_computation() -> None:
 def test_a_record_without_passages_or_gold_scores_nothing() -> None:
     """It counts as a miss under every pair."""
     none = np.zeros(0, dtype=np.float32)
-    empty = Candidates(none, none, none, none.astype(np.int64), none.astype(np.bool_), ((0,),))
+    empty = Candidates(none, none, none, none, none.astype(np.int64), none.astype(np.bool_), ((0,),))
     judged = judge([empty], grid(CURRENT), with_answers=True)
     assert not judged.rprec.any() and not judged.kilt_em.any()
 
@@ -113,7 +112,7 @@ def test_the_same_rows_give_the_same_weights() -> None:
 def test_the_weights_of_the_search_are_taken_out_of_the_parts() -> None:
     """Pages are numbered within the record, missing gold pages negative, answers compared normalised."""
     places = [
-        Place("the Danube", "On the Danube.", "Ulm", start=9.0, passage=0.5, lexical=2.0),
+        Place("the Danube", "On the Danube.", "Ulm", start=9.0, passage=0.5, lexical=2.0, name=1.0),
         Place("Rhine", "On the Rhine.", "Bonn", start=1.0, passage=0.25, lexical=0.0),
     ]
     query = Query.question("Which river?")
@@ -126,6 +125,7 @@ def test_the_weights_of_the_search_are_taken_out_of_the_parts() -> None:
     assert found.phrase.tolist() == [9.0, 1.0]
     assert found.passage.tolist() == [0.5, 0.25]
     assert found.lexical.tolist() == [2.0, 0.0]
+    assert found.name.tolist() == [1.0, 0.0]
     assert (found.pages.tolist(), found.is_answer.tolist()) == ([0, 1], [True, False])
     assert found.evidence == ((1, -2), (0,))
 
@@ -139,10 +139,24 @@ def test_the_sparse_weight_is_fitted_too() -> None:
     """Of the searches with several, the one whose phrases and pages are right; the others have none."""
     generator = np.random.default_rng(6)
     right = planted(generator, 10.0, 2.0, 150)
-    wrong = [
-        Candidates(each.phrase, each.passage, each.lexical, each.pages, each.is_answer, ((-1,),)) for each in right
-    ]
+    wrong = [replace(each, evidence=((-1,),)) for each in right]
     fit = fit_weights({0.0: {"a": wrong}, 0.5: {"a": right}, 1.0: {"a": wrong}}, CURRENT, phrases=False)
     assert fit.adopted and fit.weights.sparse == 0.5
     assert fit.report["best"]["sparse"] == 0.5 and fit.report["before"]["sparse"] == 1.0
     assert fit.report["files"]["a"]["before"]["Rprec"] == 0.0
+
+
+def test_the_name_weight_is_fitted_too() -> None:
+    """Where pages are right because they are named as asked, names get weight; the other weights stay about right."""
+    generator = np.random.default_rng(7)
+    named = []
+    for _ in range(200):
+        each = random_candidates(generator)
+        name = (generator.uniform(size=12) < 0.3).astype(np.float32)
+        score = each.phrase + 10 * each.passage + 2 * each.lexical + 20 * name
+        named.append(replace(each, name=name, pages=np.arange(12), evidence=((int(score.argmax()),),)))
+
+    fit = fit_weights({1.0: {"a": named}}, CURRENT, phrases=False)
+
+    assert fit.adopted and 10 <= fit.weights.name <= 40
+    assert fit.report["before"]["name"] == 0.0

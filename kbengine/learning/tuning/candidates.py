@@ -166,7 +166,7 @@ class CandidateSource:
         parts = []
         weights = [query.weights for query in queries]
         signals = lexical_signals(self._reader, snapshot, queries, weights)
-        names = name_signals(self._reader, snapshot, queries, weights)
+        names = name_signals(self._reader, snapshot, queries, weights, signals)
         for query, each, signal, name in zip(queries, found, signals, names, strict=True):
             scores = np.zeros(len(each.passages), dtype=np.float32)
             if signal is not None:

@@ -1,0 +1,119 @@
+"""What a name can mean: documents by title or alias, each with a score from 0 to 1 that needs no statistics.
+
+A name that is known exactly and means one document scores 1, among a hundred documents as among six million. The score
+falls with the logarithm of the document's share where the name has several meanings, and by how the name is spelt.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kbengine.search.naming import Matches
+from storage.folding import Form, matching_form, spelling
+from storage.terms import name_term, names_of_title
+
+if TYPE_CHECKING:
+    from storage.reader import KBReader
+    from storage.snapshot import Snapshot
+
+MAX_TITLED = 64
+"""Documents looked at that a name is the title of, with or without a qualifier."""
+FORM_SCORES: Mapping[Form | None, float] = {"exact": 1.0, "case": 0.9, "accent": 0.8, None: 0.6}
+"""What a name counts by how it is spelt; None is one that differs in its punctuation ("AC DC" for "AC/DC")."""
+BARE_SHARE = 0.25
+"""The share of a title without its qualifier ("Lincoln, Nebraska") against a whole one ("Lincoln") of the same name."""
+LEAST_SHARE = 1e-12
+"""At this share of a name's meanings nothing is left of its score, so a tenth of the meanings costs a twelfth: with
+usual weights 2.5 units of score, which the text around a mention easily outweighs."""
+BARE_IN_TEXT = 0.03
+"""What a name in running text counts that documents have with a qualifier only: that they need one says that the name
+alone mostly means something else ("New York (state)", "American (word)")."""
+COMMON_WORD_SCORE = 0.05
+"""What a lower-case word counts that the document it may name writes with a capital letter: "reading" is rarely the
+town."""
+OWN_PASSAGES = 4
+"""Passages of a document in which is looked how it writes its own name."""
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """How strongly a document claims a name, how well the spelling fits, and whether it has the name unqualified."""
+
+    share: float
+    form: float
+    is_whole: bool
+
+
+def meanings_of(
+    reader: KBReader, snapshot: Snapshot, name: str, matches: Matches, *, in_text: bool
+) -> dict[int, float]:
+    """Return the scores of the documents that the name can mean, by document id.
+
+    Args:
+        reader: of titles and texts.
+        snapshot: what is searched.
+        name: as it was asked for.
+        matches: its aliases, from `kbengine.search.naming.find_names`.
+        in_text: whether the name was taken out of running text, where a lower-case word may be no name at all.
+    """
+    claims = _titled(reader, snapshot, name)
+    found = matches.get(name, ())
+    # A title's own row stands in where the lexical index cannot find the title by this name.
+    hidden = {match.document_id for match in found if match.sources == ("title",)} - claims.keys()
+    titles = reader.titles(hidden) if hidden else {}
+    for match in found:
+        if match.sources == ("title",) and match.document_id not in hidden:
+            continue
+        is_whole = match.sources != ("title",) or spelling(titles.get(match.document_id, "")) == match.alias
+        known = claims.get(match.document_id, _Claim(0.0, 0.0, False))
+        form = max(known.form, FORM_SCORES[match.form])
+        claims[match.document_id] = _Claim(known.share + match.prior, form, known.is_whole or is_whole)
+    is_known = any(claim.is_whole for claim in claims.values())
+    total = max(1.0, sum(claim.share for claim in claims.values()))
+    scores = {}
+    for document_id, claim in claims.items():
+        score = claim.form * (1 - math.log(claim.share / total) / math.log(LEAST_SHARE))
+        if score > 0:
+            scores[document_id] = score if is_known or not in_text else score * BARE_IN_TEXT
+    if in_text and name.islower() and len(name.split()) == 1:
+        small = _writing_it_small(reader, snapshot, list(scores), name)
+        for document_id in scores.keys() - small:
+            scores[document_id] *= COMMON_WORD_SCORE
+    return scores
+
+
+def _titled(reader: KBReader, snapshot: Snapshot, name: str) -> dict[int, _Claim]:
+    """Return the documents with the name as their title."""
+    term = name_term(name)
+    if term == name_term(""):
+        return {}
+    ids = np.unique(snapshot.document_ids[snapshot.passages_with_term(term)])[:MAX_TITLED]
+    if not len(ids):
+        return {}
+    whole: dict[int, _Claim] = {}
+    bare: dict[int, _Claim] = {}
+    for document_id, title in reader.titles(ids).items():
+        spellings = names_of_title(title)
+        if name_term(spellings[0]) == term:
+            whole[document_id] = _Claim(1.0, FORM_SCORES[matching_form(name, spellings[0])], True)
+        else:
+            bare[document_id] = _Claim(1.0, FORM_SCORES[matching_form(name, spellings[-1])], False)
+    exact = [claim for claim in whole.values() if claim.form > FORM_SCORES[None]]
+    shared = BARE_SHARE if exact else 1 / max(1, len(bare))
+    return whole | {document_id: _Claim(shared, claim.form, False) for document_id, claim in bare.items()}
+
+
+def _writing_it_small(reader: KBReader, snapshot: Snapshot, document_ids: Sequence[int], name: str) -> set[int]:
+    """Return the documents that write the word in lower case as the text does, not always with a capital letter."""
+    owners: dict[int, int] = {}
+    for document_id in document_ids:
+        passages = snapshot.passages_of_document(document_id)[:OWN_PASSAGES]
+        owners |= dict.fromkeys(snapshot.passage_ids[passages.start : passages.stop].tolist(), document_id)
+    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    return {owners[passage_id] for passage_id, text in reader.passage_texts(list(owners)).items() if word.search(text)}
