@@ -46,7 +46,9 @@ def test_every_task_answers_with_the_one_envelope(shared, task):
         for place in each.evidence:
             assert place.passage.text[place.span[0] : place.span[1]] == place.text
             parts = place.parts
-            assert parts.start + parts.end + parts.passage + parts.lexical + parts.name == pytest.approx(place.score, abs=1e-4)
+            assert parts.start + parts.end + parts.passage + parts.lexical + parts.name == pytest.approx(
+                place.score, abs=1e-4
+            )
     assert {"encode", "total", "queue"} <= set(answer.timings_ms)
 
 
