@@ -17,6 +17,7 @@ from adapters.tasks.feedback import Judged, feedback_on
 from kbengine.inputs import Question, Task, TaskInput
 from kbengine.knowledge_base import KnowledgeBase as Engine
 from kbengine.knowledge_base import KnowledgeBaseOptions
+from kbengine.reading.location import DEFAULT_READER
 from kbengine.search.query import Effort, SearchOptions, Strategy, Unit, Weights, some_weights
 from kbengine.search.results import SearchResult
 from kbengine.text_form import input_of
@@ -121,6 +122,7 @@ class KnowledgeBase:
         encoder: Encoder | str | None = None,
         device: str = "auto",
         dtype: DTypeChoice = "auto",
+        reader: str = DEFAULT_READER,
     ) -> Self:
         """Open the knowledge base in the directory `path`, ready to answer.
 
@@ -132,6 +134,7 @@ class KnowledgeBase:
             encoder: an encoder, or the name of one tuned for this knowledge base; by default the one it was built with.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
             dtype: of the matrix products; `auto` takes what is fastest here.
+            reader: what reads the best passages: a bundled one's name, or a directory.
 
         Raises:
             NotAKnowledgeBaseError: there is none.
@@ -139,7 +142,8 @@ class KnowledgeBase:
             EncoderMismatchError: the encoder makes other passage vectors than the stored ones.
             CorruptError: a file is not what was written.
         """
-        return cls(Engine.open(path, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)))
+        options = KnowledgeBaseOptions(device=device, dtype=dtype, reader=reader)
+        return cls(Engine.open(path, encoder, options=options))
 
     @property
     def engine(self) -> Engine:

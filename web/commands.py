@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import json_option, kb_option, option
+from kbengine.terminal.options import json_option, kb_option, option, reader_option
 
 if TYPE_CHECKING:
     from web.keys import Scope
@@ -42,6 +42,7 @@ _key_file_option = option(
 @option("--drain-s", float, "Go on taking requests for so many seconds after SIGTERM.", default=0.0)
 @option("--graceful-s", float, "Then give requests in flight so many seconds to end.", default=30.0)
 @option("--cache-entries", int, "Keep so many answers; 0 keeps none.", default=1024)
+@reader_option
 @option("--require-key", bool, "Ask for an API key on loopback too.")
 @_key_file_option
 @option("--cors-origin cors_origins", str, "Let pages of this origin call the API; by default none.", multiple=True)

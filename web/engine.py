@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kbengine.inputs import Question
+from kbengine.reading.location import DEFAULT_READER
 from kbengine.search.query import SearchOptions
 from kbengine.search.results import SearchResult
 from web.batching import BatchingOptions, MicroBatcher
@@ -43,11 +44,13 @@ class EngineOptions:
         batching: How queries are gathered.
         refresh_s: How often commits of other processes are looked for between queries; each query looks by itself.
         writer_idle_s: After how long without a change the writer lock is given back.
+        reader: What reads the best passages.
     """
 
     batching: BatchingOptions = field(default_factory=BatchingOptions)
     refresh_s: float = 0.25
     writer_idle_s: float = 5.0
+    reader: str = DEFAULT_READER
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,12 @@ class Engine:
             CorruptError: a file is not what was written.
         """
         from adapters.tasks.answerer import Answerer
-        from kbengine.knowledge_base import KnowledgeBase
+        from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
 
-        knowledge_base = KnowledgeBase.open(path)
+        options = options or EngineOptions()
+        knowledge_base = KnowledgeBase.open(path, options=KnowledgeBaseOptions(reader=options.reader))
+        if knowledge_base.is_read_by_default:
+            knowledge_base.cross_encoder()  # now rather than in the first query
         return cls(knowledge_base, Answerer(knowledge_base), options)
 
     @property

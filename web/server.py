@@ -174,7 +174,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             batching = BatchingOptions(
                 settings.max_batch, settings.max_wait_ms, settings.queue_limit, settings.dispatcher_count
             )
-            self._engine = Engine.open(self._kb, EngineOptions(batching))
+            self._engine = Engine.open(self._kb, EngineOptions(batching, reader=settings.reader))
             return create_app(settings, self._engine)
         except (KBError, OSError) as error:
             print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201  # the command's own last words

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbengine.errors import InvalidOptionError
+from kbengine.reading.location import DEFAULT_READER
 
 
 def is_loopback(host: str) -> bool:
@@ -41,6 +42,7 @@ class ServiceSettings:
         dispatchers: Batches that run at once; None is one on a machine of two cores, which the encoder uses up, and two
             on others, so that one batch's Python overlaps another's encoder.
         cache_entries: Answers kept; 0 keeps none.
+        reader: What reads the best passages: a bundled reader's name, or a directory.
         cors_origins: Origins whose pages may call the API; empty allows none.
         allowed_hosts: Names besides loopback's under which a service without keys may be addressed.
     """
@@ -58,6 +60,7 @@ class ServiceSettings:
     max_wait_ms: float = 2.0
     dispatchers: int | None = None
     cache_entries: int = 1024
+    reader: str = DEFAULT_READER
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
 

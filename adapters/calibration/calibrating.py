@@ -29,6 +29,7 @@ from adapters.calibration.weight_fitting import (
 from adapters.errors import CalibrationError
 from adapters.kilt.gold_rows import GoldRow, read_rows, rows_of
 from adapters.kilt.records import TaskRecord
+from adapters.tasks.answerer import read_by_default
 from adapters.tasks.calibration import (
     SETTING,
     TaskCalibration,
@@ -264,7 +265,8 @@ def _judged(
     options = SearchOptions(k=JUDGED_ANSWERS, truncate=True, encoder=encoder)
 
     def ask(batch: Sequence[GoldRow]) -> list[Judgement]:
-        queries = [replace(row.query, unit=DEFAULT_UNITS[task], weights=weights) for row in batch]
+        n_read = read_by_default(task, knowledge_base)
+        queries = [replace(row.query, unit=DEFAULT_UNITS[task], weights=weights, read=n_read) for row in batch]
         found = retrieve(knowledge_base, [row.asked for row in batch], queries, options)
         return [_judgement(task, row.record, answers) for row, answers in zip(batch, found, strict=True)]
 

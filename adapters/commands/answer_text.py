@@ -127,7 +127,8 @@ def _show(output: Output, answer: Answer, *, is_candidate: bool, with_fields: bo
         output.console.print(
             f"    start {parts.start:.2f} + end {parts.end:.2f} + passage {parts.passage:.2f} "
             f"+ lexical {parts.lexical:.2f}{f' + sparse {parts.sparse:.2f}' if parts.sparse else ''}"
-            f"{f' + name {parts.name:.2f}' if parts.name else ''}",
+            f"{f' + name {parts.name:.2f}' if parts.name else ''}"
+            f"{f' + reader {parts.reader:.2f}' if parts.reader else ''}",
             style="dim",
             markup=False,
         )

@@ -10,7 +10,7 @@ import click
 from kbengine.inputs import TASKS
 from kbengine.search.query import EFFORTS, STRATEGIES
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import json_option, kb_option, option
+from kbengine.terminal.options import json_option, kb_option, option, reader_option
 
 if TYPE_CHECKING:
     from adapters.errors import RecordError
@@ -31,6 +31,7 @@ SHOWN_RECORDS = 20
 @option("--effort", EFFORTS, "Search with this effort.", default="low")
 @option("--strategy", STRATEGIES, "Take candidates from here; by default hybrid, from everywhere.")
 @option("--read", int, "Read so many of the best passages, 0 none; by default as many as pays for the task.")
+@reader_option
 @option("--where", str, "Search only documents whose fields pass this filter; by default all.")
 @option("--threshold", float, "Leave answers less probable than this blank; by default none is.")
 @option("--resume", bool, "Go on with an unfinished file of the same settings.")
@@ -38,7 +39,7 @@ SHOWN_RECORDS = 20
 @option("--strict", bool, "Stop at a bad record instead of leaving its answer blank.")
 @json_option
 def predict(
-    inputs: Path, kb: Path, task: Task | None, encoder: str | None, out: Path, as_json: bool, **given: Any
+    inputs: Path, kb: Path, task: Task | None, encoder: str | None, reader: str, out: Path, as_json: bool, **given: Any
 ) -> None:
     """Answer every record of a KILT file; the result is a valid leaderboard submission. `-` is standard input.
 
@@ -49,13 +50,14 @@ def predict(
     """
     from adapters.kilt.predicting import PredictOptions, predict_file
     from adapters.kilt.task_files import output_path, task_of_file
-    from kbengine.knowledge_base import KnowledgeBase
+    from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
     from kbengine.progress import progress_for_terminal
 
     options = PredictOptions(**given)
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
-    with KnowledgeBase.open(kb, encoder) as knowledge_base, progress_for_terminal() as progress:
+    opened_with = KnowledgeBaseOptions(reader=reader)
+    with KnowledgeBase.open(kb, encoder, options=opened_with) as knowledge_base, progress_for_terminal() as progress:
         notices = _Notices()
         report = predict_file(
             knowledge_base, inputs, path, task=task, options=options, progress=progress, notice=notices.take

@@ -13,7 +13,7 @@ import click
 from kbengine.inputs import TASKS
 from kbengine.search.query import EFFORTS, STRATEGIES, UNITS
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option
+from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option, reader_option
 
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
@@ -58,6 +58,7 @@ class QueryArguments:
 @option("--nprobe", int, "Read so many lists of each segment's index; by default as --effort says.")
 @option("--strategy", STRATEGIES, "Take candidates from here; by default hybrid, from everywhere.")
 @option("--read", int, "Read so many of the best passages, 0 none; by default as many as pays for the task.")
+@reader_option
 @option("--where", str, "Search only documents whose fields pass this filter; by default all.")
 @option("--weight weights", str, "Weigh a signal, as in lexical=4; by default as the task does.", multiple=True)
 @option("--max-phrase-tokens", int, "Take phrases of so many tokens at most; by default as the encoder does.")
@@ -70,6 +71,7 @@ def query(
     encoder: str | None,
     device: str,
     dtype: DTypeChoice,
+    reader: str,
     text_option: str | None,
     weights: tuple[str, ...],
     as_json: bool,
@@ -100,7 +102,8 @@ def query(
         given["text"] = text_option
     named = named_requests(QueryArguments(**{each.name: given.pop(each.name) for each in fields(QueryArguments)}))
     options = AnswerOptions(weights=some_weights(dict(map(_weight, weights)) or None), **given)
-    with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(device=device, dtype=dtype)) as knowledge_base:
+    opened_with = KnowledgeBaseOptions(device=device, dtype=dtype, reader=reader)
+    with KnowledgeBase.open(kb, encoder, options=opened_with) as knowledge_base:
         answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
         answers = answerer.answer([request for _, request in named], options)
     show_answers(

@@ -109,7 +109,9 @@ class Answerer:
         queries = _queries(requests)
         for _ in range(MAX_RETRIES):
             calibrations = self.calibrations_for(options.encoder)
-            acceptances = [_acceptance_of(request, calibrations, options) for request in requests]
+            acceptances = [
+                _acceptance_of(request, calibrations, options, n_read=self._n_read(request)) for request in requests
+            ]
             weighted = self._weighted(requests, queries, calibrations, options)
             found = retrieve(self._knowledge_base, requests, weighted, options)
             # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
@@ -127,7 +129,8 @@ class Answerer:
         Raises:
             InvalidOptionError: there are no probabilities to compare with it.
         """
-        _acceptance(task, self.calibrations_for(options.encoder), options)
+        n_read = read_by_default(task, self._knowledge_base)
+        _acceptance(task, self.calibrations_for(options.encoder), options, n_read=n_read)
 
     def search(self, requests: Sequence[TaskInput], options: SearchOptions | None = None) -> list[SearchResult]:
         """Return the hits of each request, in order, by the weights of its task: places, not distinct answers.
@@ -146,6 +149,10 @@ class Answerer:
         """Return the `options.k` best documents of each request, one hit each: what a submission ranks."""
         return self.search(requests, replace(options or SearchOptions(), unit="document"))
 
+    def _n_read(self, request: TaskInput) -> int:
+        """Return how many passages are read unless it is said."""
+        return 0 if _is_backwards(request) else read_by_default(task_of(request), self._knowledge_base)
+
     def _weighted(
         self,
         requests: Sequence[TaskInput],
@@ -154,25 +161,22 @@ class Answerer:
         options: SearchOptions,
     ) -> list[Query]:
         """Return the queries with the weights, units and numbers of passages to read in force."""
-        is_read = self._knowledge_base.is_read_by_default
         return [
             replace(
                 query,
                 weights=options.weights_over(calibrations.weights(task_of(request))),
                 unit=options.unit or query.unit,
                 strategy=options.strategy or query.strategy,
-                read=read_of(task_of(request), options, is_read_by_default=is_read and not _is_backwards(request)),
+                read=self._n_read(request) if options.read is None else options.read,
                 gate=options.gate_over(query.gate),
             )
             for request, query in zip(requests, queries, strict=True)
         ]
 
 
-def read_of(task: Task, options: SearchOptions, *, is_read_by_default: bool) -> int:
-    """Return how many passages are read for the task."""
-    if options.read is not None:
-        return options.read
-    return READ[task] if is_read_by_default else 0
+def read_by_default(task: Task, knowledge_base: KnowledgeBase) -> int:
+    """Return how many passages are read for the task unless it is said."""
+    return READ[task] if knowledge_base.is_read_by_default else 0
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,9 @@ def _is_backwards(request: TaskInput) -> bool:
     return isinstance(request, Slot) and request.object is not None
 
 
-def _acceptance_of(request: TaskInput, calibrations: Calibrations, options: AnswerOptions) -> _Acceptance:
+def _acceptance_of(
+    request: TaskInput, calibrations: Calibrations, options: AnswerOptions, *, n_read: int
+) -> _Acceptance:
     if _is_backwards(request):
         if options.threshold:
             raise InvalidOptionError(
@@ -197,10 +203,10 @@ def _acceptance_of(request: TaskInput, calibrations: Calibrations, options: Answ
                 "probabilities; leave the threshold out"
             )
         return _Acceptance(None, None, 0.0)
-    return _acceptance(task_of(request), calibrations, options)
+    return _acceptance(task_of(request), calibrations, options, n_read=n_read)
 
 
-def _acceptance(task: Task, calibrations: Calibrations, options: AnswerOptions) -> _Acceptance:
+def _acceptance(task: Task, calibrations: Calibrations, options: AnswerOptions, *, n_read: int) -> _Acceptance:
     found = calibrations.tasks.get(task)
     why_not = None
     if found is None:
@@ -211,8 +217,8 @@ def _acceptance(task: Task, calibrations: Calibrations, options: AnswerOptions) 
         why_not = "probabilities are for the task's own weights; leave the weights out"
     elif options.strategy not in (None, Query.strategy):
         why_not = "probabilities are for the task's own strategy; leave the strategy out"
-    elif options.read not in (None, READ[task]):
-        why_not = f"probabilities are for reading {READ[task]} passages; leave the number out"
+    elif options.read not in (None, n_read):
+        why_not = f"probabilities are for reading {n_read} passages; leave the number out"
     if found is None or why_not is not None:
         if options.threshold:
             raise InvalidOptionError(

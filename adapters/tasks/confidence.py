@@ -30,6 +30,7 @@ Float64 = NDArray[np.float64]
 FEATURES = (
     "phrase",  # parts of the best place's score, weighted
     "passage",
+    "reader",  # 0 where nothing was read
     "lead",  # its score less that of the best other answer
     "above",  # its score less the mean of the documents that come next but a few
     "share",  # log odds of its share of the softmax over all places
@@ -77,6 +78,7 @@ def features_of(query: Query, unit: Unit, groups: Sequence[Group], aliased: Set[
             (
                 best.parts.start + best.parts.end + best.parts.sparse,
                 best.parts.passage,
+                best.parts.reader,
                 _lead(groups, i),
                 group.score - background,
                 math.log(share / (1 - share)),

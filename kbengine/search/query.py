@@ -56,7 +56,7 @@ class Weights:
     lexical: float = 2.5
     sparse: float = 0.25
     name: float = 0.0
-    reader: float = 2.0
+    reader: float = 3.0
 
     def __post_init__(self) -> None:
         for name in SIGNALS:
@@ -73,7 +73,7 @@ class SomeWeights:
     """Some of the weights, instead of a task's own; what is None stays the task's.
 
     >>> SomeWeights(lexical=4.0).over(Weights())
-    Weights(phrase=1.0, passage=5.0, lexical=4.0, sparse=0.25, name=0.0, reader=2.0)
+    Weights(phrase=1.0, passage=5.0, lexical=4.0, sparse=0.25, name=0.0, reader=3.0)
     """
 
     phrase: float | None = None

@@ -2,14 +2,16 @@
 
 A question or slot is answered by spans, which keep to `kbengine.search.boundaries` as phrases do. The score of a span
 is the search score of its passage, that of the best phrase found there, and, weighted, how much better the reader likes
-the span than "no answer here" and how well the passage fits. Mentions and dialogues are answered by documents, which
+the span than "no answer here" and how well the passage fits; a place that the search did not find counts a little
+less. Mentions and dialogues are answered by documents, which
 are ranked: what the reader says of one of its passages counts for all that was found in it. What was not read is scored
 as if it read no better than the worst that was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,6 +33,9 @@ SPANS_OF_A_PASSAGE = 5
 """Places offered from each passage that was read, besides the phrases found in it."""
 RELEVANCE_WEIGHT = 1.0
 """Of the passage's relevance beside a span's lead over "no answer here": both are log odds."""
+MOST_BEHIND = 4.0
+"""How much less than the passage's best phrase a place counts that the search did not find, in points of the score, and
+the most by which another phrase of the passage does; chosen with the reader's weight (`recipes/reading_weights.py`)."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +111,28 @@ def _answered(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]], reader: R
     stored = records.passages([hit.passage.passage_id for hit, _ in read])
     logits_of = {hit.passage.passage_id: logits for hit, logits in read}
     hits: list[Hit] = []
-    best_said: list[float] = []
     for (hit, logits), spans in zip(read, _spans(read, reader.config.max_answer_tokens, records), strict=True):
-        best_said += [_said(logits, score) for _, score in spans[:1]]
         record = stored.get(hit.passage.passage_id)
         hits += [_found(hit, place, asked, _said(logits, score), record) for place, score in spans]
-    floor = min(best_said, default=0.0)
+    best_of = {hit.passage.passage_id: hit.score for hit, _ in read}
     for hit in asked.hits:
-        logits_here = logits_of.get(hit.passage.passage_id)
-        said = floor if logits_here is None else _said(logits_here, _score_at(logits_here, hit.phrase))
-        hits.append(with_reader_part(hit, asked.weight * said))
-    return Read(_distinct(_in_order(hits), asked.unit), asked.weight * floor)
+        if hit.passage.passage_id in best_of:
+            logits = logits_of[hit.passage.passage_id]
+            behind = max(0.0, best_of[hit.passage.passage_id] - MOST_BEHIND - hit.score)
+            said = _said(logits, score_at(logits, hit.phrase))
+            hits.append(with_reader_part(hit, asked.weight * said + behind))
+    unread_part = _least_gain(hits, best_of)
+    hits += [with_reader_part(hit, unread_part) for hit in asked.hits if hit.passage.passage_id not in best_of]
+    return Read(_distinct(_in_order(hits), asked.unit), unread_part)
+
+
+def _least_gain(hits: Sequence[Hit], best_of: Mapping[int, float]) -> float:
+    """Return what reading added to the best score of the passage to which it added least."""
+    gains: dict[int, float] = {}
+    for hit in hits:
+        passage = hit.passage.passage_id
+        gains[passage] = max(gains.get(passage, -math.inf), hit.score - best_of[passage])
+    return min(gains.values(), default=0.0)
 
 
 def _spans(
@@ -138,7 +154,7 @@ def _spans(
         for score, (place, shown) in zip(own, bounded, strict=False):
             if shown is not None:
                 is_whole = shown == trimmed_span(place.text, place.span)
-                kept.append((shown, score if is_whole else _score_at(logits, shown)))
+                kept.append((shown, score if is_whole else score_at(logits, shown)))
         found.append(sorted(kept, key=lambda each: -each[1])[:SPANS_OF_A_PASSAGE])
     return found
 
@@ -147,7 +163,7 @@ def _said(logits: PassageLogits, span_score: float) -> float:
     return span_score - logits.no_answer + RELEVANCE_WEIGHT * logits.relevance
 
 
-def _score_at(logits: PassageLogits, span: Span) -> float:
+def score_at(logits: PassageLogits, span: Span) -> float:
     """Return start + end logit of the tokens that the characters begin and end with; the lowest where there is none."""
     first = int(logits.ends.searchsorted(span.start, side="right"))
     last = int(logits.starts.searchsorted(span.end)) - 1
@@ -169,7 +185,7 @@ def _found(best: Hit, phrase: Span, asked: Asked, said: float, stored: PassageRe
         first_token_id=tokens[0] if tokens else None,
         last_token_id=tokens[1] if tokens else None,
     )
-    return with_reader_part(hit, asked.weight * said)
+    return with_reader_part(hit, asked.weight * said - MOST_BEHIND)
 
 
 def _in_order(hits: Sequence[Hit]) -> list[Hit]:

@@ -46,6 +46,9 @@ device_option = option("--device", str, "Run the model on auto, cpu, cuda or cud
 dtype_option = option(
     "--dtype", ("auto", "float32", "bfloat16"), "Compute matrix products in this type.", default="auto"
 )
+reader_option = option(
+    "--reader", str, "Read with this reader, a bundled one's name or a directory.", default="minilm-reader"
+)
 format_option = option("--format format_name", FORMAT_NAMES, "Read this format; by default it is detected.")
 skip_bad_option = option("--skip-bad", bool, "Count records that cannot be read instead of stopping.")
 

@@ -40,7 +40,7 @@ class PartsBody(Body):
     lexical: float
     sparse: float = Field(0.0, description="Of n-grams around the phrase; 0 where no sparse rows are stored.")
     name: float = Field(0.0, description="Of the subject or mention being called or standing there as asked.")
-    reader: float = Field(0.0, description="Of what the reader says of the place; 0 where none read.")
+    reader: float = Field(0.0, description="Of what the reader says of the place; 0 where nothing was read.")
 
 
 class ProvenanceBody(Body):

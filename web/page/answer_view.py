@@ -22,6 +22,7 @@ PART_NAMES = {
     "lexical": "how many of the query's rare words the title and passage share",
     "sparse": "which of the query's words stand around the phrase",
     "name": "how surely the document is called, or the passage says, what is asked about",
+    "reader": "what the reader, which read query and passage together, says of this place",
 }
 """What each part of a score says, in words."""
 
@@ -186,9 +187,9 @@ def _part_bars(evidence: Evidence) -> tuple[Bar, ...]:
     if evidence.parts is None:
         return ()
     values = {name: float(getattr(evidence.parts, name)) for name in PART_NAMES}
-    for name in ("sparse", "name"):
+    for name in ("sparse", "name", "reader"):
         if not values[name]:
-            del values[name]  # most knowledge bases store no sparse rows; a question has no name
+            del values[name]  # most knowledge bases store no sparse rows; a question has no name; nothing may be read
     edges = [0.0]
     for value in values.values():
         edges.append(edges[-1] + value)
