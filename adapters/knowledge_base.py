@@ -411,11 +411,12 @@ class KnowledgeBase:
 
         Of the same answer to the same question the last word counts.
 
-        >>> kb.feedback("Where was Marie Curie born?", right="Warsaw", wrong="Paris", document="marie-curie").ids
-        (1, 2)
+        >>> said = kb.feedback("Where was Marie Curie born?", right="Warsaw", wrong="Paris", document="marie-curie")
+        >>> len(said.ids)
+        2
         >>> answer = kb.ask("What was the programming language Java called at first?")
-        >>> kb.feedback("What was the programming language Java called at first?", right=answer.best).ids
-        (3,)
+        >>> len(kb.feedback("What was the programming language Java called at first?", right=answer.best).ids)
+        1
 
         Args:
             asked: what was asked, as in `ask`.
@@ -447,8 +448,9 @@ class KnowledgeBase:
     def delete_feedback(self, ids: Sequence[int]) -> FeedbackChange:
         """Delete what was said about answers, by its numbers.
 
-        >>> kb.delete_feedback([1, 2, 3]).ids
-        (1, 2, 3)
+        >>> said = kb.feedback("Where was Marie Curie born?", wrong="Paris", document="marie-curie")
+        >>> kb.delete_feedback(said.ids).ids == said.ids
+        True
 
         Raises:
             UnknownFeedbackError: there is none of one of these numbers; then none is deleted.

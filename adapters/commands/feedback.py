@@ -34,7 +34,11 @@ def feedback() -> None:
 @option("--task", TASKS, "Take ASKED for this.", default="question")
 @option("--right", str, "Say that this is a right answer; by default none is.", multiple=True)
 @option("--wrong", str, "Say that this is a wrong answer; by default none is.", multiple=True)
-@option("--document", str, "Id of the document that the right answers (without any: the wrong ones) are or stand in.")
+@option(
+    "--document",
+    str,
+    "Id of the document that the answers are or stand in, the right ones if any; by default not said.",
+)
 @option("--paragraph", int, "Number of their paragraph in the document; by default not said.")
 def add(
     kb: Path,

@@ -43,7 +43,11 @@ tuning_options = options(
     option("--scores", ("phrase", "fused", "both"), "Score candidates by these signals; by default phrase."),
     option("--retrieval", ("dense", "fused", "both"), "Retrieve candidates in this way; by default in both."),
     option("--refresh-steps", int, "Renew the retrieving encoder after so many steps; by default 1."),
-    option("--reader", str, "Follow this reader's scores of candidates too: a directory or a bundled one's name."),
+    option(
+        "--reader",
+        str,
+        "Follow this reader's scores of candidates too, a directory or a bundled one's name; by default none's.",
+    ),
     option("--reader-weight", float, "Weigh the KL divergence from the reader's scores by this; by default 1."),
     option("--l2", float, "Weigh the squared distance from the start's weights by this; by default 0."),
     option("--kl", float, "Weigh the KL divergence from the start's scores by this; by default 0."),

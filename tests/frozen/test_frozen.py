@@ -39,9 +39,10 @@ def recorded(kb: Path) -> list[dict[str, Any]]:
 
 def ask(kb: Path, asked: list[str]) -> dict[str, Any]:
     """The answer of this version."""
-    # What decides about a talk's lexical weight is newer than the recordings: a weight of one's own counts as it did.
+    # Reading is newer than the recordings, and so is what decides about a talk's lexical weight: a weight of one's own
+    # counts as it did.
     weight = ["--weight", "lexical=0.75"] if asked.count("--turn") > 1 else []
-    answer: dict[str, Any] = json.loads(run("query", "--kb", kb, "--json", "--explain", *asked, *weight))
+    answer: dict[str, Any] = json.loads(run("query", "--kb", kb, "--json", "--explain", "--read", "0", *asked, *weight))
     return answer
 
 
