@@ -287,5 +287,7 @@ def _answer_of(request: TaskInput, found: Retrieved, acceptance: _Acceptance, *,
         timings_ms=result.timings_ms,
         mention=request.place if isinstance(request, Mention) else None,
         lexical_factor=result.lexical_factor,
-        values=values_of(answers, has_one=has_one_value(request)) if has_values else (),
+        values=values_of([(each.text, each.probability) for each in answers], has_one=has_one_value(request))
+        if has_values
+        else (),
     )

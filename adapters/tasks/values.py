@@ -6,13 +6,10 @@ Decision 0026 says what the bar was chosen by and which relations have one value
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kbengine.corpus.normalise import norm
-
-if TYPE_CHECKING:
-    from adapters.tasks.answers import Answer
 
 LEAST_PROBABILITY = 0.2
 """What an answer beside the best one needs to be a value too."""
@@ -44,34 +41,27 @@ class Value:
         }
 
 
-def values_of(answers: Sequence[Answer], *, has_one: bool) -> tuple[Value, ...]:
+def values_of(answers: Sequence[tuple[str, float | None]], *, has_one: bool) -> tuple[Value, ...]:
     """Return the values among the answers to a slot, best first; none where there are no probabilities.
 
     The best answer is one, and those that are probable enough. One whose words all stand in a better one, or the other
     way round, says the same: "1867" and "7 November 1867".
 
     Args:
-        answers: best first.
+        answers: their texts and probabilities, best first.
         has_one: whether the relation has a single value, so that several contradict each other.
     """
-    kept: list[Answer] = []
-    for answer in answers:
-        probability = answer.probability
+    kept: list[Value] = []
+    for rank, (text, probability) in enumerate(answers, start=1):
         if probability is None or (kept and probability < LEAST_PROBABILITY):
             continue
-        if not any(_says_the_same(answer, other) for other in kept):
-            kept.append(answer)
-    return tuple(
-        Value(
-            each.text,
-            each.rank,
-            each.probability or 0.0,
-            tuple(other.text for other in kept if other is not each) if has_one else (),
-        )
-        for each in kept
-    )
+        if not any(_say_the_same(text, other.text) for other in kept):
+            kept.append(Value(text, rank, probability))
+    if not has_one:
+        return tuple(kept)
+    return tuple(replace(each, contradicts=tuple(other.text for other in kept if other is not each)) for each in kept)
 
 
-def _says_the_same(one: Answer, other: Answer) -> bool:
-    words, others = (set(norm(each.text).split()) for each in (one, other))
+def _say_the_same(one: str, other: str) -> bool:
+    words, others = set(norm(one).split()), set(norm(other).split())
     return words <= others or others <= words

@@ -6,7 +6,6 @@ import pytest
 
 from adapters.commands.answer_text import values_text
 from adapters.tasks.answerer import Answerer
-from adapters.tasks.answers import Answer
 from adapters.tasks.values import Value, values_of
 from kbengine.inputs import Question, Slot, TaskInput
 from tests.adapters.calibrations import calibration, settings_with
@@ -21,19 +20,14 @@ PLACES = [
 ]
 
 
-def answer(rank: int, text: str, probability: float | None) -> Answer:
-    """An answer of which only this is looked at."""
-    return Answer(rank, text, "phrase", 9.0 - rank, probability, ())
-
-
 def test_values_are_the_best_answer_and_those_that_are_probable_enough() -> None:
     """What says the same, in fewer or in more words, is told once."""
     answers = [
-        answer(1, "Irène Joliot-Curie", 0.1),
-        answer(2, "Ève Curie", 0.3),
-        answer(3, "Irène", 0.3),
-        answer(4, "Ève Denise Curie", 0.25),
-        answer(5, "Pierre", 0.19),
+        ("Irène Joliot-Curie", 0.1),
+        ("Ève Curie", 0.3),
+        ("Irène", 0.3),
+        ("Ève Denise Curie", 0.25),
+        ("Pierre", 0.19),
     ]
     assert [(value.text, value.rank, value.contradicts) for value in values_of(answers, has_one=False)] == [
         ("Irène Joliot-Curie", 1, ()),
@@ -43,14 +37,14 @@ def test_values_are_the_best_answer_and_those_that_are_probable_enough() -> None
 
 def test_several_values_of_a_relation_that_has_one_contradict_each_other() -> None:
     """Each names the others."""
-    values = values_of([answer(1, "1867", 0.6), answer(2, "1868", 0.5)], has_one=True)
+    values = values_of([("1867", 0.6), ("1868", 0.5)], has_one=True)
     assert values == (Value("1867", 1, 0.6, ("1868",)), Value("1868", 2, 0.5, ("1867",)))
     assert values[0].to_json() == {"text": "1867", "rank": 1, "probability": 0.6, "contradicts": ["1868"]}
 
 
 def test_without_probabilities_there_are_no_values() -> None:
     """Scores are not comparable between queries."""
-    assert values_of([answer(1, "1867", None)], has_one=True) == ()
+    assert values_of([("1867", None)], has_one=True) == ()
 
 
 @pytest.mark.parametrize(
