@@ -75,7 +75,7 @@ class Plan:
         rows: Second training, on all rows.
         more: Third training, on some of them again: questions that people asked of a search engine are few, and count
             twice.
-        n_more: Rows of other sets in the third training.
+        n_more: Rows of other sets in the third training; 0: there is none, as when the bundled reader was made.
         n_cloze: Cloze questions.
         n_negatives: Passages of the search for each row.
         n_searched: Questions and slots that are searched for; mentions and dialogues are all.
@@ -105,7 +105,7 @@ class Plan:
             weights="float32",
         )
     )
-    n_more: int = 9_000
+    n_more: int = 0
     n_cloze: int = 30_000
     n_negatives: int = 4
     n_searched: int = 10_000
@@ -246,7 +246,8 @@ class Recipe:
                 )
             )
 
-        if not (self.work / "more").exists():
+        last = "more" if self.plan.n_more else "rows"
+        if self.plan.n_more and not (self.work / "more").exists():
             recipe = replace(self.plan.more, model=replace(self.plan.more.model, init=str(self.work / "rows")))
             print(
                 train_model(
@@ -254,7 +255,7 @@ class Recipe:
                 )
             )
         if not (self.work / NAME).exists():
-            trained = read_reader(self.work / "more")
+            trained = read_reader(self.work / last)
             write_reader(
                 self.work / NAME,
                 trained.config,
