@@ -120,7 +120,7 @@ def _complete_operation(
     request_body = operation.get("requestBody")
     if request_body is not None:
         request_body["required"] = True
-    if needed == "write":
+    if needed == "write" and method != "get":  # what is read changes nothing, whoever may read it
         operation.setdefault("parameters", []).append(_idempotency_parameter())
 
 
