@@ -15,7 +15,7 @@ from kbengine.corpus.plain import parse_plain
 from kbengine.encoders.agreement import agreeing_encoder
 from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.errors import EncoderMismatchError
-from kbengine.reading.location import DEFAULT_READER, has_reader
+from kbengine.reading.location import DEFAULT_READER, find_reader, has_reader
 from kbengine.search.query import Query, SearchOptions
 from storage.alias_records import NewAlias
 
@@ -99,12 +99,15 @@ class KnowledgeBase:
             FormatTooNewError: a newer kbengine wrote it.
             EncoderMismatchError: the encoder makes other passage vectors than the stored ones.
             CorruptError: a file is not what was written.
+            EncoderError: there is no such reader.
         """
         from kbengine.encoders.encoder import Encoder
         from storage.reader import KBReader
         from storage.tuned_files import list_tuned
 
         options = options or KnowledgeBaseOptions()
+        if options.reader != DEFAULT_READER:
+            find_reader(options.reader)  # one asked for by name is missed now, not at the first query that reads
         path = Path(path)
         tuned: str | None = None
         if isinstance(encoder, str) and encoder in list_tuned(path):

