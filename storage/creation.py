@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import time
+import fcntl
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +21,9 @@ from storage.database import (
     translated,
     writer_engine,
 )
-from storage.durable import fsync_directory, write_error
+from storage.durable import TEMPORARY_SUFFIX, copy_directory, fsync_directory, is_abandoned, write_error
 from storage.errors import KnowledgeBaseExistsError
+from storage.operating_system import operating_system, remove_tree
 from storage.quantiser_file import QUANTISER_SUFFIX
 from storage.records import Commit
 from storage.segment import SEGMENT_SUFFIX
@@ -40,7 +41,6 @@ __all__ = [
 ]
 
 ENCODER_DIRECTORY = "encoders"
-_STALE_S = 3600.0
 _CREATING_SUFFIX = ".creating"
 
 
@@ -59,18 +59,32 @@ def appearing(target: Path) -> Iterator[Path]:
     """
     _check_vacant(target)
     temporary = target.parent / f".{target.name}.{uuid.uuid4().hex}{_CREATING_SUFFIX}"
+    calls = operating_system()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         check_file_system(target.parent)
         _remove_abandoned(target)
-        yield temporary
-        temporary.rename(target)
+        calls.mkdir(temporary)
+        with _held(temporary):
+            yield temporary
+            calls.rename(temporary, target)
         fsync_directory(target.parent)
     except OSError as error:
         _check_vacant(target)  # somebody else may have been faster
         raise write_error(error, target) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_tree(temporary)
+
+
+@contextlib.contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Tell others that the directory is being made."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _check_vacant(target: Path) -> None:
@@ -81,16 +95,16 @@ def _check_vacant(target: Path) -> None:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove what a creation killed more than an hour ago left under its temporary name."""
+    """Remove what a creation that was killed left under its temporary name."""
     for path in target.parent.glob(f".{target.name}.*{_CREATING_SUFFIX}"):
-        if path.is_dir() and time.time() - path.stat().st_mtime > _STALE_S:
-            shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir() and is_abandoned(path):
+            remove_tree(path)
 
 
 def _fill(directory: Path, settings: KBSettings) -> None:
     parts = [directory / name for name in (SEGMENT_DIRECTORY, INDEX_DIRECTORY, ENCODER_DIRECTORY)]
-    for part in (directory, *parts):
-        part.mkdir()
+    for part in parts:
+        operating_system().mkdir(part)
     engine = writer_engine(directory, create=True)
     try:
         with translated(directory):
@@ -112,19 +126,21 @@ def copy_without_segments(source: Path, target: Path) -> None:
 
     The database names them all the same: whoever calls writes segments in their place.
     """
-    for part in (target, target / SEGMENT_DIRECTORY, target / INDEX_DIRECTORY):
-        part.mkdir()
+    calls = operating_system()
+    for part in (SEGMENT_DIRECTORY, INDEX_DIRECTORY):
+        calls.mkdir(target / part)
     encoders = source / ENCODER_DIRECTORY
     if encoders.is_dir():
-        shutil.copytree(encoders, target / ENCODER_DIRECTORY)
+        copy_directory(encoders, target / ENCODER_DIRECTORY)
     else:
-        (target / ENCODER_DIRECTORY).mkdir()
+        calls.mkdir(target / ENCODER_DIRECTORY)
     engine = reader_engine(source)
     try:
         with translated(source):
-            run_in_autocommit(engine, _vacuum_into(target / DATABASE_NAME))
+            run_in_autocommit(engine, vacuum_into(target / DATABASE_NAME))
     finally:
         engine.dispose()
+    fsync_directory(target)
 
 
 def migrated_settings(session: WriteSession) -> KBSettings:
@@ -133,8 +149,8 @@ def migrated_settings(session: WriteSession) -> KBSettings:
         revision = pending_migration(connection, name=str(session.directory))
     if revision is not None:
         backup = session.directory / f"{DATABASE_NAME}.before-{revision}"
-        backup.unlink(missing_ok=True)
-        session.run_outside_transaction("PRAGMA wal_checkpoint(FULL)", _vacuum_into(backup))
+        session.remove([backup])
+        session.run_outside_transaction("PRAGMA wal_checkpoint(FULL)", vacuum_into(backup))
         fsync_directory(session.directory)
         with session.writing() as connection:
             migrate(connection)
@@ -142,13 +158,14 @@ def migrated_settings(session: WriteSession) -> KBSettings:
         return read_settings(connection, name=str(session.directory))
 
 
-def _vacuum_into(path: Path) -> str:
+def vacuum_into(path: Path) -> str:
+    """Return the statement that writes a copy of the database, packed and synced, to `path`."""
     quoted = str(path).replace("'", "''")
     return f"VACUUM INTO '{quoted}'"
 
 
 def leftovers(directory: Path, live: set[str], settings: KBSettings | None = None) -> list[Path]:
-    """Return the files in `segments/` and `index/` that belong to no live segment or to an index of the past.
+    """Return the files that belong to no live segment or to an index of the past, and those that a crash cut short.
 
     Args:
         directory: The knowledge base.
@@ -157,23 +174,19 @@ def leftovers(directory: Path, live: set[str], settings: KBSettings | None = Non
     """
     quantiser = settings.quantiser_file if settings is not None else None
     index = index_names(settings, live) if settings is not None else set()
-    found: list[Path] = []
-    for path in sorted((directory / SEGMENT_DIRECTORY).glob("*")):
-        stale = path.suffix == ".tmp" or (path.suffix == SEGMENT_SUFFIX and path.stem not in live)
+    # Somebody may be writing one just now: a reader in index/, the command that makes keys beside kb.sqlite.
+    parts = (directory, directory / SEGMENT_DIRECTORY, directory / INDEX_DIRECTORY)
+    found = [path for part in parts for path in part.glob(f"*{TEMPORARY_SUFFIX}") if is_abandoned(path)]
+    for path in (directory / SEGMENT_DIRECTORY).glob("*"):
+        stale = path.suffix == SEGMENT_SUFFIX and path.stem not in live
         if settings is not None and path.suffix == QUANTISER_SUFFIX:
             stale = quantiser is None or path.stem != quantiser.name
         if stale:
             found.append(path)
-    for path in sorted((directory / INDEX_DIRECTORY).glob("*")):
-        if path.suffix == ".tmp":
-            # A reader may be writing it just now.
-            stale = time.time() - path.stat().st_mtime > _STALE_S
-        else:
-            stale = path.suffix == ".ann" and path.name.split(".")[0] not in live
-            stale = stale or (settings is not None and path.suffix == ".ann" and path.name not in index)
-        if stale:
+    for path in (directory / INDEX_DIRECTORY).glob("*.ann"):
+        if path.name.split(".")[0] not in live or (settings is not None and path.name not in index):
             found.append(path)
-    return found
+    return sorted(found)
 
 
 def remove_leftovers(session: WriteSession, settings: KBSettings) -> None:
@@ -181,7 +194,6 @@ def remove_leftovers(session: WriteSession, settings: KBSettings) -> None:
     with session.reading() as connection:
         live = {row.file.name for row in live_segments(connection)}
     found = leftovers(session.directory, live, settings)
-    for path in found:
-        path.unlink(missing_ok=True)
+    session.remove(found)
     if found:
         session.sync_names()

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import resource
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ from storage.errors import (
     StateError,
     StorageFullError,
 )
+from storage.lock import LOCK_NAME, hold_off_writers
+from storage.operating_system import operating_system
 
 __all__ = [
     "DATABASE_NAME",
@@ -65,7 +68,15 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 def database_path(directory: Path) -> Path:
     """Return where a knowledge base keeps its SQLite file; NotAKnowledgeBaseError when there is none."""
     path = directory / DATABASE_NAME
-    if not path.is_file():
+    try:
+        there = stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        there = False
+    except OSError as error:
+        raise StateError(
+            f"{path} cannot be looked at: {error.strerror}; run as a user who may read {directory}, and check the disk"
+        ) from error
+    if not there:
         reason = "holds no kb.sqlite" if directory.is_dir() else "is not a directory"
         raise NotAKnowledgeBaseError(
             f"{directory} {reason}; give the path of a knowledge base or make one with 'kbengine build'"
@@ -157,21 +168,71 @@ def raw_connection(path: Path, *, mode: str) -> Any:
         path: The SQLite file.
         mode: "ro", "rw" or "rwc" (create).
     """
-    query = f"mode={mode}"
-    # On read-only media nobody can write, so nothing can change under us; WAL's shared memory is impossible there.
-    if mode == "ro" and os.statvfs(path.parent).f_flag & os.ST_RDONLY:
-        query = "mode=ro&immutable=1"
-    connection = dbapi2.connect(
-        f"file:{quote(str(path.absolute()))}?{query}",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-        timeout=_BUSY_TIMEOUT_S,
-    )
+    calls = operating_system()
+    query, hold = f"mode={mode}", None
+    if mode == "ro" and calls.is_read_only(path.parent):
+        query, hold = _on_read_only_mount(path.parent)
+    if calls.vfs is not None:
+        query += f"&vfs={calls.vfs}"
+    try:
+        connection = dbapi2.connect(
+            f"file:{quote(str(path.absolute()))}?{query}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_TIMEOUT_S,
+            factory=_Connection,
+        )
+    except BaseException:
+        if hold is not None:
+            os.close(hold)
+        raise
+    connection.hold = hold
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA cell_size_check=ON")
     connection.execute("PRAGMA trusted_schema=OFF")
     return connection
+
+
+class _Connection(dbapi2.Connection):  # type: ignore[misc]  # pysqlite3 has no types
+    """A connection that may keep writers out until it is closed: see `_on_read_only_mount`."""
+
+    hold: int | None = None
+
+    def close(self) -> None:
+        """Close it."""
+        super().close()
+        if self.hold is not None:
+            hold, self.hold = self.hold, None
+            os.close(hold)
+
+
+def _on_read_only_mount(directory: Path) -> tuple[str, int | None]:
+    """Return how a database there is opened, and a descriptor to close with the connection.
+
+    SQLite reads beside a writer through shared memory that it may not make there; without any it must be promised that
+    nothing changes. A mount that is read-only promises that only for itself: others may write to the same directory.
+    So writers are kept out by their lock, or the shared memory that is there is used.
+
+    Raises:
+        StateError: A log is there and no shared memory to read it by, or there is no lock to keep writers out.
+    """
+    log = wal_path(directory)
+    if not (log.exists() and log.with_name(f"{DATABASE_NAME}-shm").exists()):
+        if log.exists() and log.stat().st_size:
+            raise StateError(
+                f"{directory} has a log that was not copied into {DATABASE_NAME}, and is on a read-only mount; run "
+                "'kbengine verify --repair' once where it can be written"
+            )
+        hold = hold_off_writers(directory)
+        if hold is not None:
+            return "mode=ro&immutable=1", hold
+        if not (directory / LOCK_NAME).exists():
+            raise StateError(
+                f"{directory} is on a read-only mount and has no {LOCK_NAME} that would keep writers out; make it "
+                f"where it can be written: touch {LOCK_NAME}"
+            )
+    return "mode=ro", None
 
 
 def run_in_autocommit(engine: Engine, *statements: str) -> list[Any]:

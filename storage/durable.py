@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,8 +19,10 @@ from types import TracebackType
 from typing import Self
 
 from storage.errors import CorruptError, KBError, StateError, StorageFullError
+from storage.operating_system import operating_system, remove_tree
 
 READ_CHUNK_BYTES = 1 << 20
+TEMPORARY_SUFFIX = ".tmp"
 _WRITE_CHUNK_BYTES = 1 << 24
 _FULL = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 # Failures that say nothing about the file's bytes: the process or its rights are the problem.
@@ -33,6 +35,12 @@ def write_error(error: OSError, path: Path) -> KBError:
     if error.errno in _FULL:
         return StorageFullError(
             f"cannot write {path}: {reason}; nothing was changed: free space (or raise the quota) and try again"
+        )
+    if error.errno == errno.EROFS:
+        return StateError(f"cannot write {path}: {reason}; nothing was changed: mount the file system writable")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return StateError(
+            f"cannot write {path}: {reason}; nothing was changed: run as the user who owns it, or give it to yours"
         )
     return StateError(f"cannot write {path}: {reason}; nothing was changed: check the disk and the permissions")
 
@@ -47,14 +55,44 @@ def read_error(error: OSError, path: Path) -> KBError:
 
 def fsync_directory(directory: Path) -> None:
     """Make the directory's entries (creations, renames, unlinks) survive a power cut."""
+    calls = operating_system()
     try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = calls.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(descriptor)
+            calls.fsync(descriptor)
         finally:
-            os.close(descriptor)
+            calls.close(descriptor)
     except OSError as error:
         raise write_error(error, directory) from error
+
+
+def is_abandoned(path: Path) -> bool:
+    """Tell whether nobody writes any more what has a temporary name: its writer would hold a lock on it.
+
+    A time would say less: clocks jump, and a large file takes long.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False  # gone meanwhile, or of somebody else
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def remove_file(path: Path) -> OSError | None:
+    """Remove the file if it is there; return what kept it from that. For what nothing refers to (any more)."""
+    try:
+        operating_system().unlink(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error
+    return None
 
 
 class DurableFile:
@@ -67,14 +105,19 @@ class DurableFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         # A name of its own per writer: two processes making the same derived file must not meet in one file.
-        self._temporary = path.parent / f"{uuid.uuid4().hex}.tmp"
+        self._temporary = path.parent / f"{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
         self._hash = hashlib.sha256()
         self._descriptor: int | None = None
+        self._lock: int | None = None
         self.n_bytes = 0
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._descriptor = os.open(self._temporary, flags, 0o644)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            self._descriptor = operating_system().open(self._temporary, flags, 0o644)
+            # Held until the file has its name, which is after its closing: see `is_abandoned`.
+            self._lock = os.dup(self._descriptor)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self.abandon()
             raise write_error(error, path) from error
 
     @property
@@ -98,7 +141,7 @@ class DurableFile:
             self._hash.update(rest)
             while rest:
                 try:
-                    written = os.write(self._descriptor, rest)
+                    written = operating_system().write(self._descriptor, rest)
                 except OSError as error:
                     self.abandon()
                     raise write_error(error, self.path) from error
@@ -115,14 +158,16 @@ class DurableFile:
         if not replace and self.path.exists():
             self.abandon()
             raise StateError(f"{self.path} exists; a segment file is never overwritten: choose a new name")
+        calls = operating_system()
         try:
-            os.fsync(self._descriptor)
+            calls.fsync(self._descriptor)
             descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
-            self._temporary.rename(self.path)
+            calls.close(descriptor)
+            calls.rename(self._temporary, self.path)
         except OSError as error:
             self.abandon()
             raise write_error(error, self.path) from error
+        self._unlock()
         fsync_directory(self.path.parent)
 
     def abandon(self) -> None:
@@ -130,9 +175,15 @@ class DurableFile:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             with contextlib.suppress(OSError):
-                os.close(descriptor)
-        with contextlib.suppress(OSError):
-            self._temporary.unlink()
+                operating_system().close(descriptor)
+        remove_file(self._temporary)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            lock, self._lock = self._lock, None
+            with contextlib.suppress(OSError):
+                os.close(lock)
 
     def __enter__(self) -> Self:
         return self
@@ -161,21 +212,43 @@ def write_directory(directory: Path, files: Mapping[str, bytes], *, checksums: s
         files: Content by name.
         checksums: Name of one more file, JSON, with size and sha256 of each of the others.
     """
-    temporary = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.tmp")
+    temporary = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
     try:
-        temporary.mkdir()
+        operating_system().mkdir(temporary)
         written = {name: write_durably(temporary / name, [data]) for name, data in files.items()}
         if checksums is not None:
             record = {name: {"bytes": n_bytes, "sha256": sha256} for name, (n_bytes, sha256) in written.items()}
             write_durably(temporary / checksums, [(json.dumps(record, indent=2) + "\n").encode()])
         fsync_directory(temporary)
-        temporary.rename(directory)
+        operating_system().rename(temporary, directory)
         fsync_directory(directory.parent)
     except OSError as error:
         raise write_error(error, directory) from error
     finally:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(temporary)  # gone already when all went well
+        remove_tree(temporary)  # gone already when all went well
+
+
+def copy_durably(source: Path, target: Path) -> tuple[int, str]:
+    """Copy the file durably and return its size and hex sha256."""
+    try:
+        with source.open("rb", buffering=0) as file:
+            return write_durably(target, iter(lambda: file.read(READ_CHUNK_BYTES), b""))
+    except OSError as error:
+        raise read_error(error, source) from error
+
+
+def copy_directory(source: Path, target: Path) -> None:
+    """Copy the directory durably, but for files with temporary names, to a path that holds nothing yet."""
+    try:
+        operating_system().mkdir(target)
+        for path in sorted(source.iterdir()):
+            if path.is_dir():
+                copy_directory(path, target / path.name)
+            elif path.suffix != TEMPORARY_SUFFIX:
+                copy_durably(path, target / path.name)
+    except OSError as error:
+        raise write_error(error, target) from error
+    fsync_directory(target)
 
 
 def hash_file(path: Path, *, end: int | None = None) -> tuple[int, str]:

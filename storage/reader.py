@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from storage import schema
+from storage.acknowledged import read_acknowledged
 from storage.alias_records import AliasMatch, AliasRecord, AliasSource
 from storage.alias_rows import alias_table_exists, has_alias, list_aliases, match_names
 from storage.catalog import (
@@ -34,6 +35,7 @@ from storage.database import (
     raw_connection,
     reader_engine,
     translated,
+    wal_path,
 )
 from storage.errors import (
     BuildIncompleteError,
@@ -44,12 +46,14 @@ from storage.errors import (
 from storage.feedback_records import FeedbackRecord, Verdict
 from storage.feedback_rows import feedback_table_exists, list_feedback
 from storage.gpu import IndexDevice, uses_gpu
+from storage.opening import check_complete
 from storage.record_reader import RecordReader
 from storage.records import JSON
 from storage.restriction import Restrictions
 from storage.segment_cache import DEFER_ROWS, SegmentCache
 from storage.settings import KBSettings, read_setting, read_settings
 from storage.snapshot import LoadedSegment, Snapshot
+from storage.wal import check_wal
 from storage.where_sql import matching_documents
 
 __all__ = ["MAX_MATCHES", "KBReader"]
@@ -117,18 +121,22 @@ class KBReader(RecordReader):
             NotAKnowledgeBaseError: Nothing, or something else, is there.
             BuildIncompleteError: Its build was interrupted.
             FormatTooNewError: A newer kbengine wrote it.
+            CorruptError: Its log lost a commit that was acknowledged.
             PlatformError: A graphics processor is asked for and there is none.
         """
         uses_gpu(index_device)
         directory = Path(path)
         database_path(directory)
         check_file_system(directory)
+        check_wal(wal_path(directory))
+        acknowledged = read_acknowledged(directory)
         engine = reader_engine(directory)
         try:
             with translated(directory), engine.connect() as connection:
                 # Older revisions are read as they are, newer ones are refused; the next writer migrates.
                 pending_migration(connection, name=str(directory))
                 settings = read_settings(connection, name=str(directory))
+                check_complete(directory, connection, acknowledged)
         finally:
             engine.dispose()
         if settings.build_state != "complete" and not allow_incomplete:
@@ -213,8 +221,9 @@ class KBReader(RecordReader):
     def _newest(self, current: Snapshot | None) -> Snapshot:
         tried = -1
         for _ in range(_MAX_RETRIES):
+            acknowledged = read_acknowledged(self.path)
             with translated(self.path), self._engine.connect() as connection:
-                generation = newest_generation_number(connection)
+                generation = check_complete(self.path, connection, acknowledged)
                 rows = live_segments(connection)
                 sources = {row.file.name: _sources(connection, row) for row in rows if self._may_defer(row)}
                 forgotten = current is None or _compacted_since(connection, current.generation)

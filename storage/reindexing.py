@@ -157,8 +157,7 @@ def reindex(
         raise
     if replacements and source == session.segment_directory:
         session.unlink([row.file.name for row in rows])
-    for path in leftovers(session.directory, {segment.name for segment in segments}, after):
-        path.unlink(missing_ok=True)
+    session.remove(leftovers(session.directory, {segment.name for segment in segments}, after))
     n_after = sum(segment.n_rows for segment in segments)
     return Reindexed(threshold, sum(row.file.n_rows for row in rows), n_after, trained), after
 

@@ -23,10 +23,11 @@ from storage.catalog import (
 )
 from storage.checksum import check_row
 from storage.creation import remove_leftovers
-from storage.database import database_path, wal_path
+from storage.database import database_path
 from storage.errors import CorruptError, InvalidOptionError
 from storage.findings import Findings
 from storage.lock import WriterLock
+from storage.opening import check_log
 from storage.records import Commit, NewPassage, StoredPassage
 from storage.reindexing import ReindexRequest, reindex
 from storage.segment import Segment, SegmentFile, open_segment, segment_path, write_segment
@@ -36,7 +37,6 @@ from storage.verify_database import DatabaseFacts, check_full_text, check_rows
 from storage.verify_fields import check_fields, remake_fields
 from storage.verify_names import check_names, remake_names
 from storage.verify_segments import Reencode, check_ann, check_quantiser, load_stored
-from storage.wal import check_wal
 
 __all__ = ["repair"]
 
@@ -60,7 +60,7 @@ def repair(path: str | Path, reencode: Reencode, *, lock_timeout_s: float = 10.0
     directory = Path(path)
     database_path(directory)
     with WriterLock(directory, timeout_s=lock_timeout_s):
-        check_wal(wal_path(directory))
+        check_log(directory)
         session = WriteSession(directory)
         try:
             done = _repair_database(session)
@@ -180,27 +180,42 @@ def _repair_ann(session: WriteSession, segment: Segment, setup: AnnSetup) -> lis
     return [f"rebuilt {finding.where}" for finding in derived]
 
 
+def _passages_of(connection: Connection, row: SegmentRow) -> list[int]:
+    """Return the ids of the passages that the segment held, rising.
+
+    Those of the dead, too: they count in BM25 until they are compacted away, and a repaired segment is to answer as
+    before. Of those that died before it was made it held none, so what is missing to its number died last.
+    """
+    documents, passages = schema.documents, schema.passages
+    statement = (
+        select(passages.c.passage_id, passages.c.document_id, documents.c.dead_generation)
+        .join(documents, documents.c.document_id == passages.c.document_id)
+        .where(passages.c.passage_id >= row.first_passage_id, passages.c.passage_id < row.end_passage_id)
+    )
+    live: list[int] = []
+    dead: dict[tuple[int, int], list[int]] = {}
+    for passage_id, document_id, died in connection.execute(statement):
+        if died is None:
+            live.append(passage_id)
+        else:
+            dead.setdefault((died, document_id), []).append(passage_id)
+    for death in sorted(dead, reverse=True):
+        if len(live) >= row.file.n_passages:
+            break
+        live += dead[death]
+    return sorted(live)
+
+
 def _encode_again(
     session: WriteSession, row: SegmentRow, settings: KBSettings, setup: AnnSetup, reencode: Reencode
 ) -> list[SegmentRow]:
-    """Write new, durable segments with the live passages of `row`'s id range; nothing refers to them yet."""
-    documents, passages = schema.documents, schema.passages
-    statement = (
-        select(passages.c.passage_id)
-        .join(documents, documents.c.document_id == passages.c.document_id)
-        .where(
-            passages.c.passage_id >= row.first_passage_id,
-            passages.c.passage_id < row.end_passage_id,
-            documents.c.dead_generation.is_(None),
-        )
-        .order_by(passages.c.passage_id)
-    )
+    """Write new, durable segments with the passages that `row` had; nothing refers to them yet."""
     if settings.token_scale is None or settings.passage_scale is None:
         raise CorruptError("settings token_scale and passage_scale are missing; restore kb.sqlite from a backup")
     if settings.drops_vectors and setup.quantiser is None:
         raise CorruptError(f"{session.directory}: the quantiser is damaged; restore segments/ from a backup")
     with session.reading() as connection:
-        ids = connection.execute(statement).scalars().all()
+        ids = _passages_of(connection, row)
     new: list[SegmentRow] = []
     try:
         for chunk in chunked(ids, _PASSAGES_PER_SEGMENT):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sqlalchemy import Connection
 
-from storage.catalog import live_segments
+from storage.acknowledged import Acknowledged
+from storage.catalog import live_segments, newest_generation_number
 from storage.database import run_in_autocommit, translated, writer_engine
-from storage.durable import fsync_directory, write_error
+from storage.durable import fsync_directory, remove_file, write_error
 from storage.errors import CorruptError, KBError, LockedError, StateError, StorageFullError, UsageError
 from storage.segment import SegmentFile, segment_path
 
@@ -33,6 +34,7 @@ class WriteSession:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.acknowledged = Acknowledged(directory)
         self.mutex = threading.RLock()
         self._engine = writer_engine(directory)
         self._poison: str | None = None
@@ -69,6 +71,7 @@ class WriteSession:
             try:
                 with translated(self.directory), self._engine.connect() as connection, connection.begin():
                     yield connection
+                    generation = newest_generation_number(connection)
                     committing = True
             except StorageFullError as error:
                 # SQLITE_FULL: a write was refused, so no commit mark is in the log. Quota and file-size limits come
@@ -84,6 +87,7 @@ class WriteSession:
                 if not isinstance(error, KBError) or isinstance(error, (StateError, CorruptError)):
                     self.poison(error)
                 raise
+            self.acknowledged.note(generation)
             self._settle_doubts()
 
     @contextlib.contextmanager
@@ -128,13 +132,21 @@ class WriteSession:
     def unlink(self, names: list[str]) -> None:
         """Unlink files of segments that are not live (any more); what resists is left to the next open."""
         for name in names:
-            paths = [segment_path(self.segment_directory, name), *self.index_directory.glob(f"{name}.*")]
-            for path in paths:
-                try:
-                    path.unlink(missing_ok=True)
-                except OSError as error:
-                    _log.warning("%s cannot be removed (%s); the next open tries again", path, error.strerror)
+            self.remove([segment_path(self.segment_directory, name), *self.index_directory.glob(f"{name}.*")])
+
+    def remove(self, paths: Iterable[Path]) -> None:
+        """Remove files that nothing refers to (any more); what resists is left to the next open."""
+        for path in paths:
+            error = remove_file(path)
+            if error is not None:
+                _log.warning("%s cannot be removed (%s); the next open tries again", path, error.strerror)
         # Not synced: a name that comes back after a power cut is a leftover for the next open, no harm.
+
+    def note_newest(self) -> None:
+        """Note that the newest commit took place: an earlier process may have ended before it could."""
+        with self.reading() as connection:
+            generation = newest_generation_number(connection)
+        self.acknowledged.note(generation)
 
     def sync_names(self) -> None:
         """Make sure that unlinked names stay gone after a power cut."""

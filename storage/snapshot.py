@@ -357,13 +357,16 @@ class Snapshot:
         if not len(numbers):
             width = (self.d,) if name in ("codes", "passage_codes") else (2,) if name == "filter_logits" else ()
             return np.empty((0, *width), dtype=arrays[0].dtype if arrays else np.int8)
-        gathered = np.empty((len(numbers), *arrays[0].shape[1:]), dtype=arrays[0].dtype)
+        # Segments store small numbers in as many bytes as each of them needs.
+        gathered = np.empty((len(numbers), *arrays[0].shape[1:]), dtype=np.result_type(*arrays))
         if (numbers[1:] >= numbers[:-1]).all():
             cuts = np.searchsorted(numbers, starts)
             for array, start, first, stop in zip(arrays, starts[:-1], cuts[:-1], cuts[1:], strict=True):
-                if first < stop:
+                if first < stop and array.dtype == gathered.dtype:
                     # Checked above: "clip" only spares the copy that "raise" makes.
                     np.take(array, numbers[first:stop] - start, axis=0, out=gathered[first:stop], mode="clip")
+                elif first < stop:
+                    gathered[first:stop] = array[numbers[first:stop] - start]
             return gathered
         owners = np.searchsorted(starts, numbers, side="right") - 1
         for owner in np.flatnonzero(np.bincount(owners)).tolist():

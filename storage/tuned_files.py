@@ -18,9 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from storage.creation import ENCODER_DIRECTORY
-from storage.durable import check_file, fsync_directory, read_error, write_durably, write_error
+from storage.durable import (
+    TEMPORARY_SUFFIX,
+    check_file,
+    fsync_directory,
+    is_abandoned,
+    read_error,
+    remove_file,
+    write_durably,
+    write_error,
+)
 from storage.errors import CorruptError, FormatTooNewError, InvalidOptionError, UnknownEncoderError
 from storage.findings import Findings
+from storage.operating_system import operating_system
 
 __all__ = [
     "TunedFiles",
@@ -29,6 +39,7 @@ __all__ = [
     "delete_tuned",
     "list_tuned",
     "read_tuned",
+    "remove_tuned_leftovers",
     "tuned_identity",
     "tuned_weights",
     "write_tuned",
@@ -98,7 +109,7 @@ def write_tuned(directory: Path, name: str, facts: Mapping[str, Any], weights: b
         folder.parent.mkdir(exist_ok=True)
         with _changing(folder.parent):
             if not folder.is_dir():
-                folder.mkdir()
+                operating_system().mkdir(folder)
                 fsync_directory(folder.parent)
             sha256 = hashlib.sha256(weights).hexdigest()
             file = folder / f"{sha256[:16]}.safetensors"
@@ -111,7 +122,7 @@ def write_tuned(directory: Path, name: str, facts: Mapping[str, Any], weights: b
             text = json.dumps(record | {"checksum": _checksum(record)}, indent=2) + "\n"
             write_durably(folder / RECORD_FILE, [text.encode()], replace=True)
             for path in _leftovers(folder, file.name):
-                path.unlink(missing_ok=True)
+                remove_file(path)
             fsync_directory(folder)
             return read_tuned(directory, name)
     except OSError as error:
@@ -189,12 +200,14 @@ def delete_tuned(directory: Path, name: str) -> None:
     folder = _folder(directory) / name
     try:
         with _changing(folder.parent):
-            (folder / RECORD_FILE).unlink(missing_ok=True)
+            error = remove_file(folder / RECORD_FILE)
+            if error is not None:
+                raise error
             fsync_directory(folder)
             for path in _leftovers(folder, ""):
-                path.unlink(missing_ok=True)
+                remove_file(path)
             with contextlib.suppress(OSError):  # somebody's own file in it
-                folder.rmdir()
+                operating_system().rmdir(folder)
             fsync_directory(folder.parent)
     except OSError as error:
         raise write_error(error, folder) from error
@@ -203,17 +216,37 @@ def delete_tuned(directory: Path, name: str) -> None:
 def check_tuned(directory: Path, findings: Findings) -> None:
     """Note what is wrong with the stored encoders."""
     for name in list_tuned(directory):
-        where = f"{ENCODER_DIRECTORY}/{name}"
-        with findings.checking(where):
+        with findings.checking(f"{ENCODER_DIRECTORY}/{name}"):
             files = read_tuned(directory, name)
             check_file(files.weights, n_bytes=files.n_bytes, sha256=files.sha256)
-            for path in _leftovers(files.weights.parent, files.weights.name):
-                findings.add(f"{where}/{path.name}", "belongs to no stored encoder", "leftover")
-    for path in sorted(_folder(directory).glob("*/*.safetensors")):
-        if not (path.parent / RECORD_FILE).exists():
-            findings.add(
-                f"{ENCODER_DIRECTORY}/{path.parent.name}/{path.name}", "belongs to no stored encoder", "leftover"
-            )
+    for path in tuned_leftovers(directory):
+        findings.add(str(path.relative_to(directory)), "belongs to no stored encoder", "leftover")
+
+
+def tuned_leftovers(directory: Path) -> list[Path]:
+    """Return the files that no stored encoder names; none while an encoder is being stored."""
+    folder = _folder(directory)
+    found: list[Path] = []
+    if not folder.is_dir():
+        return found
+    try:
+        with _changing(folder, wait=False):
+            for part in sorted(path for path in folder.iterdir() if path.is_dir()):
+                # What a damaged record named is not known, so nothing is left over there.
+                with contextlib.suppress(CorruptError, FormatTooNewError, InvalidOptionError):
+                    has_record = (part / RECORD_FILE).exists()
+                    found += _leftovers(part, read_tuned(directory, part.name).weights.name if has_record else "")
+    except OSError:
+        return []
+    return found
+
+
+def remove_tuned_leftovers(directory: Path) -> None:
+    """Remove what the killed storing of an encoder left."""
+    for path in tuned_leftovers(directory):
+        remove_file(path)
+        with contextlib.suppress(OSError):  # there is more in it
+            operating_system().rmdir(path.parent)
 
 
 def _folder(directory: Path) -> Path:
@@ -222,7 +255,8 @@ def _folder(directory: Path) -> Path:
 
 def _leftovers(folder: Path, kept: str) -> list[Path]:
     """Return the weights and temporary files in an encoder's folder that its record does not name."""
-    return [path for path in sorted(folder.glob("*")) if path.suffix in (".safetensors", ".tmp") and path.name != kept]
+    weights = [path for path in folder.glob("*.safetensors") if path.name != kept]
+    return sorted([*weights, *(path for path in folder.glob(f"*{TEMPORARY_SUFFIX}") if is_abandoned(path))])
 
 
 def _checksum(record: Mapping[str, Any]) -> str:
@@ -237,11 +271,11 @@ def _unknown(directory: Path, name: str) -> UnknownEncoderError:
 
 
 @contextlib.contextmanager
-def _changing(folder: Path) -> Iterator[None]:
-    """Let one change of the stored encoders run at a time, over all processes."""
+def _changing(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Let one change of the stored encoders run at a time, over all processes; BlockingIOError without waiting."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(descriptor)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage.acknowledged import ACKNOWLEDGED_NAME, read_acknowledged
 from storage.ann_setup import read_setup
 from storage.catalog import SegmentRow, live_segments
 from storage.creation import ENCODER_DIRECTORY, leftovers
@@ -19,6 +20,7 @@ from storage.database import DATABASE_NAME, database_path, reader_engine, transl
 from storage.errors import InvalidOptionError
 from storage.findings import Finding, Findings
 from storage.lock import is_locked
+from storage.opening import check_complete
 from storage.schema import FTS_TABLE
 from storage.session import SEGMENT_DIRECTORY
 from storage.settings import KBSettings, read_settings
@@ -101,9 +103,12 @@ def verify(
     writer_at_work = is_locked(directory)
     with findings.checking(f"{DATABASE_NAME}-wal"):
         check_wal(wal_path(directory))
+    acknowledged = read_acknowledged(directory)
     engine = reader_engine(directory)
     try:
         with findings.checking(DATABASE_NAME), engine.connect() as connection:
+            with findings.checking(ACKNOWLEDGED_NAME):
+                check_complete(directory, connection, acknowledged)
             check_structure(connection, findings)
             with findings.checking(f"{DATABASE_NAME}: settings"):
                 settings = read_settings(connection, name=str(directory))

@@ -1,8 +1,10 @@
 """The write-ahead log's checksums, checked before SQLite sees it.
 
 When a byte in `kb.sqlite-wal` has changed, SQLite ends its recovery at that frame and silently forgets every
-later commit. Each frame's checksum continues from the one before, so a damaged frame followed by frames that
-continue from its *stored* checksum, up to a commit, tells damage from an ordinary unfinished write at the end.
+later commit. Each frame's checksum continues from the one before, so frames behind a damaged one can be told by its
+*stored* checksum. A power cut may keep any frames of the transaction that it interrupted, its commit mark too, but none
+of a later one, which is only begun when the one before is synced: frames beyond the transaction of the damaged frame
+are what tells damage from an interrupted write. Damage in the last transaction is found by `storage.acknowledged`.
 Format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
@@ -44,8 +46,8 @@ def check_wal(path: Path) -> None:
         return
     if problem is not None:
         raise CorruptError(
-            f"{path}: {problem}; commits would be lost by opening it: copy the directory, then restore the "
-            "knowledge base from a backup, or delete the -wal file to accept the loss"
+            f"{path}: {problem}; commits would be lost by opening it: restore a backup ('kbengine restore'), or go on "
+            "without what is lost: 'kbengine verify --repair --accept-loss'"
         )
 
 
@@ -69,7 +71,7 @@ def _problem(path: Path) -> str | None:
     frame_bytes = _FRAME_HEADER_BYTES + page_bytes
     n_frames = (n_bytes - _HEADER_BYTES) // frame_bytes
     sums = words[6:8].astype(np.uint32)
-    first_bad: int | None = None
+    good, marked = np.zeros(n_frames, dtype=np.bool_), np.zeros(n_frames, dtype=np.bool_)
     for start in range(0, n_frames, _CHUNK_FRAMES):
         count = min(_CHUNK_FRAMES, n_frames - start)
         frames = np.fromfile(
@@ -83,16 +85,21 @@ def _problem(path: Path) -> str | None:
         current = (heads[:, 2:4] == words[4:6].astype(np.uint32)).all(axis=1)
         checked = np.concatenate([frames[:, :8], frames[:, _FRAME_HEADER_BYTES:]], axis=1)
         previous = np.concatenate([sums[None, :], heads[:-1, 4:6]])
-        good = (_checksums(checked, previous, order) == heads[:, 4:6]).all(axis=1) & current
+        part = slice(start, start + count)
+        good[part] = (_checksums(checked, previous, order) == heads[:, 4:6]).all(axis=1) & current
+        marked[part] = current & (heads[:, 1] != 0)
         sums = heads[-1, 4:6]
-        bad = np.flatnonzero(~good)
-        if first_bad is None and len(bad):
-            first_bad = start + int(bad[0])
-        if first_bad is not None:
-            numbers = np.arange(start, start + len(frames))
-            commits = good & (heads[:, 1] != 0) & (numbers > first_bad)
-            if commits.any():
-                return f"frame {first_bad + 1} of {n_frames} is damaged and later frames hold commits"
+    if good.all():
+        return None
+    first_bad = int(np.argmin(good))
+    # The mark that ends its transaction may be its own, or of the next frame, whose checksum it spoils.
+    ends = marked & good
+    ends[first_bad : first_bad + 2] = marked[first_bad : first_bad + 2]
+    ends[:first_bad] = False
+    beyond = int(np.argmax(ends)) + 1 if ends.any() else n_frames
+    # A mark itself may be what changed; a second one that is sound says as much.
+    if (beyond < n_frames and good[beyond]) or np.count_nonzero(ends & good) > 1:
+        return f"frame {first_bad + 1} of {n_frames} is damaged and later transactions follow"
     return None
 
 

@@ -34,7 +34,7 @@ from storage.catalog import (
 )
 from storage.compaction import compact
 from storage.creation import create_directory, migrated_settings, remove_leftovers
-from storage.database import check_file_system, database_path, wal_path
+from storage.database import check_file_system, database_path
 from storage.errors import (
     CorruptError,
     DuplicateDocumentError,
@@ -50,13 +50,14 @@ from storage.index_kind import DEFAULT_KIND
 from storage.links import LinkCounts
 from storage.lock import WriterLock
 from storage.merging import MAX_ROWS, merge_and_commit, plan_groups, plan_merge, segment_size
+from storage.opening import check_log
 from storage.quantiser import Quantiser
 from storage.records import JSON, Commit, NewDocument
 from storage.reindexing import Reindexed, ReindexRequest, Stage, reindex
 from storage.segment import SegmentFile, write_segment
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_setting, write_setting
-from storage.wal import check_wal
+from storage.tuned_files import remove_tuned_leftovers
 
 __all__ = ["KBWriter"]
 
@@ -114,13 +115,14 @@ class KBWriter:
         lock = WriterLock(directory, timeout_s=lock_timeout_s)
         session: WriteSession | None = None
         try:
-            # Before SQLite opens the file: it would drop what follows a damaged byte of the log without a word.
-            check_wal(wal_path(directory))
+            check_log(directory)
             session = WriteSession(directory)
             # After a failed fsync the log may be in memory only; kb.sqlite is written and synced anew from it.
             session.run_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
             settings = migrated_settings(session)
             remove_leftovers(session, settings)
+            remove_tuned_leftovers(directory)
+            session.note_newest()
         except BaseException:
             if session is not None:
                 session.close()

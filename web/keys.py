@@ -27,7 +27,8 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 KEY_FILE = "api-keys.json"
 PREFIX = "kbe"
-_VERSION = 1
+_VERSION = 2
+_READABLE = (1, 2)  # the first had no checksum
 _ID_BYTES = 6
 _SECRET_BYTES = 32
 _TOKEN = re.compile(r"kbe_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -169,19 +170,22 @@ class KeyFile:
     def _read(self) -> list[ApiKey]:
         try:
             stored: Any = json.loads(self.path.read_text(encoding="utf-8"))
-            if stored["version"] != _VERSION:
+            if stored["version"] not in _READABLE:
                 raise ValueError(f"version {stored['version']!r}")
+            if stored["version"] > 1 and stored["checksum"] != _checksum(stored["keys"]):
+                raise ValueError("the checksum is of other keys")
             return [ApiKey(**each) for each in stored["keys"]]
         except OSError as error:
             raise KeyFileError(f"cannot read {self.path}: {error.strerror}; check its permissions") from error
         except (ValueError, TypeError, KeyError) as error:
             raise KeyFileError(
-                f"{self.path} is not a file of API keys of this version ({type(error).__name__}); restore it, or "
-                "remove it and make the keys anew"
+                f"{self.path} is damaged, or no file of API keys of this version ({type(error).__name__}: {error}); "
+                "restore it, or remove it and make the keys anew"
             ) from error
 
     def _write(self, keys: list[ApiKey]) -> None:
-        stored = {"version": _VERSION, "keys": [asdict(key) for key in keys]}
+        plain = [asdict(key) for key in keys]
+        stored = {"version": _VERSION, "checksum": _checksum(plain), "keys": plain}
         text = json.dumps(stored, indent=2, ensure_ascii=False) + "\n"
         before = os.umask(0o077)
         try:
@@ -195,6 +199,10 @@ class KeyFile:
 def key_file(kb: Path, chosen: Path | None) -> KeyFile:
     """Return the file of keys that a knowledge base's service uses."""
     return KeyFile(chosen or kb / KEY_FILE)
+
+
+def _checksum(keys: list[dict[str, Any]]) -> str:
+    return _sha256(json.dumps(keys, sort_keys=True))
 
 
 def _sha256(secret: str) -> str:

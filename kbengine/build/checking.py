@@ -53,15 +53,22 @@ def verify_kb(path: Path, *, deep: bool = False, encoder: Encoder | None = None)
     return verify(path, deep=deep, reencode=reencoder(_own_encoder(path, encoder)) if deep else None)
 
 
-def repair_kb(path: Path, *, encoder: Encoder | None = None) -> list[str]:
+def repair_kb(path: Path, *, accept_loss: bool = False, encoder: Encoder | None = None) -> list[str]:
     """Return what was rebuilt from the stored text.
 
+    Args:
+        path: the knowledge base.
+        accept_loss: go on from the newest commit that can be read where the log lost later ones.
+        encoder: its own encoder, where it is loaded already.
+
     Raises:
-        CorruptError: the text itself is damaged, so that a backup is needed.
+        CorruptError: the text itself is damaged, or commits are lost, so that a backup is needed.
     """
+    from storage.loss import accept_loss as accept
     from storage.repair import repair
 
-    return repair(path, reencoder(_own_encoder(path, encoder)))
+    accepted = accept(path) if accept_loss else []
+    return accepted + repair(path, reencoder(_own_encoder(path, encoder)))
 
 
 def _own_encoder(path: Path, encoder: Encoder | None) -> Encoder:

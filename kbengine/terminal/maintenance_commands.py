@@ -62,16 +62,20 @@ def compact(kb: Path, purge: bool, as_json: bool) -> None:
 @kb_option
 @option("--deep", bool, "Also encode a sample of passages again and compare.")
 @option("--repair do_repair", bool, "Rebuild what can be rebuilt from the stored text.")
+@option("--accept-loss", bool, "With --repair: go on without commits that a damaged log lost.")
 @json_option
-def verify(kb: Path, deep: bool, do_repair: bool, as_json: bool) -> None:
+def verify(kb: Path, deep: bool, do_repair: bool, accept_loss: bool, as_json: bool) -> None:
     """Check every file and table; exit 1 when something is wrong.
 
     \b
     Example: kbengine verify --deep --kb my-kb
     """
     from kbengine.build.checking import repair_kb, verify_kb
+    from kbengine.errors import InvalidOptionError
 
-    repaired = repair_kb(kb) if do_repair else []
+    if accept_loss and not do_repair:
+        raise InvalidOptionError("--accept-loss is there without --repair; give both, or restore a backup")
+    repaired = repair_kb(kb, accept_loss=accept_loss) if do_repair else []
     report = verify_kb(kb, deep=deep)
     output = standard_output(as_json=as_json)
     for action in repaired:

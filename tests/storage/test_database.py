@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pysqlite3 import dbapi2
 from sqlalchemy import Connection, text
@@ -34,9 +36,12 @@ from storage.errors import (
 from storage.lock import LOCK_NAME, WriterLock, is_locked
 from storage.reader import KBReader
 from storage.settings import KBSettings
+from storage.verify import verify
 from storage.wal import check_wal
 from storage.writer import KBWriter
-from tests.storage.small_world import make_document, make_settings
+from tests.storage.small_world import content, make_document, make_settings
+
+FRAME_BYTES = 24 + 4096
 
 
 def edit(path: Path, *statements: str) -> None:
@@ -257,19 +262,59 @@ def make_log(tmp_path: Path) -> Path:
     return copy
 
 
+def last_transaction(log: bytes) -> int:
+    """Where the last transaction of the log begins."""
+    starts = range(32, len(log), FRAME_BYTES)
+    marks = [start for start in starts if log[start + 4 : start + 8] != bytes(4)]
+    return marks[-2] + FRAME_BYTES
+
+
 def test_damaged_byte_in_the_log_is_found(tmp_path: Path) -> None:
     """SQLite would silently drop every commit after the damaged frame."""
     log = make_log(tmp_path)
     check_wal(log)
     data = log.read_bytes()
-    frame_bytes = 24 + 4096
-    assert len(data) > 8 * frame_bytes
-    for position in [9, 30, *range(33, len(data) - 12 * frame_bytes, 997)]:
+    assert len(data) > 8 * FRAME_BYTES
+    for position in [9, 30, *range(33, last_transaction(data) - FRAME_BYTES, 1997)]:
         damaged = bytearray(data)
         damaged[position] ^= 0x10
         log.write_bytes(damaged)
         with pytest.raises(CorruptError, match="wal"):
             check_wal(log)
+
+
+def test_what_a_power_cut_leaves_of_a_transaction_is_no_damage(tmp_path: Path) -> None:
+    """A disk may keep later frames and not earlier ones, the commit mark too: SQLite drops the transaction."""
+    log = make_log(tmp_path)
+    data = log.read_bytes()
+    begin = last_transaction(data)
+    for position in range(begin, len(data) - FRAME_BYTES, FRAME_BYTES):
+        for lost in (bytes(FRAME_BYTES), data[position : position + 512].ljust(FRAME_BYTES, b"\0")):
+            log.write_bytes(data[:position] + lost + data[position + FRAME_BYTES :])
+            check_wal(log)
+
+
+def test_damage_anywhere_in_the_log_is_seen_by_whoever_opens_it(tmp_path: Path) -> None:
+    """In its last transaction, too, where it looks like an interrupted write: the commit was acknowledged."""
+    with KBWriter.create(tmp_path / "kb", make_settings()) as writer:
+        for number in range(3):
+            writer.add([make_document(f"d{number}", "amber basalt cedar delta")])
+        shutil.copytree(tmp_path / "kb", tmp_path / "crashed")
+    crashed = tmp_path / "crashed"
+    data = wal_path(crashed).read_bytes()
+    positions = np.random.default_rng(0).integers(32, len(data), size=20).tolist()
+    for position in [len(data) - 1, len(data) - FRAME_BYTES - 1, *positions]:
+        damaged = bytearray(data)
+        damaged[position] ^= 0x10
+        wal_path(crashed).write_bytes(damaged)
+        for opened in (KBReader.open, KBWriter.open):
+            with pytest.raises(CorruptError, match="--accept-loss"):
+                opened(crashed)
+        assert wal_path(crashed).read_bytes() == damaged, "the damaged log is kept for whoever looks into it"
+        assert not verify(crashed).ok
+    wal_path(crashed).write_bytes(data)
+    KBWriter.open(crashed).close()
+    assert set(content(crashed)) == {"d0", "d1", "d2"}
 
 
 def test_unfinished_write_at_the_end_of_the_log_is_no_damage(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import stat
@@ -94,7 +95,36 @@ def test_keys_made_at_once_are_all_kept(keys):
     assert sorted(key.id for key in keys.all()) == sorted(made)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2, "keys": []}', '{"version": 1, "keys": [{"id": 1}]}'])
+def test_a_changed_bit_of_the_file_changes_no_key_unseen(keys):
+    """Wherever it is: the file is refused, or every key is what it was (white space)."""
+    for name in ("laptop", "worker"):
+        keys.create(name, "read", expires_in=timedelta(days=1))
+    before, data = keys.all(), keys.path.read_bytes()
+    for position in range(0, len(data), 7):
+        for bit in (0, 5):
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << bit
+            keys.path.write_bytes(damaged)
+            with contextlib.suppress(KeyFileError):
+                assert KeyFile(keys.path).all() == before, position
+
+
+def test_a_file_without_checksum_is_read_and_gets_one(keys):
+    """Of the version before."""
+    key, token = keys.create("laptop", "write")
+    stored = json.loads(keys.path.read_text())
+    keys.path.write_text(json.dumps({"version": 1, "keys": stored["keys"]}))
+    keys = KeyFile(keys.path)
+    assert keys.check(token) == key
+    keys.create("other", "read")
+    assert json.loads(keys.path.read_text())["version"] == 2
+    assert keys.check(token) == key
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"version": 3, "keys": []}', '{"version": 2, "keys": []}', '{"version": 1, "keys": [{"id": 1}]}'],
+)
 def test_a_file_that_holds_no_keys_is_refused(keys, text):
     """Rather than taken for an empty one."""
     keys.path.write_text(text)
@@ -183,7 +213,7 @@ def test_every_route_asks_for_its_scope_and_nothing_more(make_service, kb_path):
     old, tokens["expired"] = keys.create("old", "admin", expires_in=timedelta(hours=1))
     stored = json.loads(keys.path.read_text())
     stored["keys"][-1]["expires_at"] = old.created_at
-    keys.path.write_text(json.dumps(stored))
+    keys.path.write_text(json.dumps({"version": 1, "keys": stored["keys"]}))  # of before there was a checksum
     tokens["wrong"] = tokens["admin"][:-2] + "AA"
     tokens["none"] = None
     order = ("public", "read", "write", "admin")
