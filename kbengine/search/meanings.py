@@ -37,6 +37,9 @@ alone mostly means something else ("New York (state)", "American (word)")."""
 COMMON_WORD_SCORE = 0.05
 """What a lower-case word counts that the document it may name writes with a capital letter: "reading" is rarely the
 town."""
+COMMON_MEANING_SCORE = 0.7
+"""What a word with a capital letter inside a sentence counts that the document it may name writes small, where another
+document of the name does not: "in Reading" is rarely the activity."""
 OWN_PASSAGES = 4
 """Passages of a document in which is looked how it writes its own name."""
 
@@ -51,7 +54,13 @@ class _Claim:
 
 
 def meanings_of(
-    reader: KBReader, snapshot: Snapshot, name: str, matches: Matches, *, in_text: bool
+    reader: KBReader,
+    snapshot: Snapshot,
+    name: str,
+    matches: Matches,
+    *,
+    in_text: bool,
+    is_inside: bool = False,
 ) -> dict[int, float]:
     """Return the scores of the documents that the name can mean, by document id.
 
@@ -61,6 +70,7 @@ def meanings_of(
         name: as it was asked for.
         matches: its aliases, from `kbengine.search.naming.find_names`.
         in_text: whether the name was taken out of running text, where a lower-case word may be no name at all.
+        is_inside: whether it stands inside a sentence, where a capital letter says that it is one.
     """
     claims = _titled(reader, snapshot, name)
     found = matches.get(name, ())
@@ -81,10 +91,17 @@ def meanings_of(
         score = claim.form * (1 - math.log(claim.share / total) / math.log(LEAST_SHARE))
         if score > 0:
             scores[document_id] = score if is_known or not in_text else score * BARE_IN_TEXT
-    if in_text and name.islower() and len(name.split()) == 1:
+    if not in_text or len(name.split()) != 1:
+        return scores
+    if name.islower():
         small = _writing_it_small(reader, snapshot, list(scores), name)
         for document_id in scores.keys() - small:
             scores[document_id] *= COMMON_WORD_SCORE
+    elif is_inside and name.istitle() and len(scores) > 1:
+        small = _writing_it_small(reader, snapshot, list(scores), name.lower())
+        if small < scores.keys():
+            for document_id in small:
+                scores[document_id] *= COMMON_MEANING_SCORE
     return scores
 
 

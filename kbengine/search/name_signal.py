@@ -102,8 +102,11 @@ def _signal(
     reader: KBReader, snapshot: Snapshot, query: Query, matches: Matches, lexical: LexicalSignal | None
 ) -> NameSignal:
     of_documents: dict[int, float] = {}
+    asked = query.input
+    in_text = isinstance(asked, Mention)
+    is_inside = isinstance(asked, Mention) and not begins_sentence(asked.left)
     for name, weight in query.names:
-        meanings = meanings_of(reader, snapshot, name, matches, in_text=isinstance(query.input, Mention))
+        meanings = meanings_of(reader, snapshot, name, matches, in_text=in_text, is_inside=is_inside)
         for document_id, score in meanings.items():
             of_documents[document_id] = max(of_documents.get(document_id, 0.0), weight * score)
     found: list[tuple[Int64, Float32]] = []
@@ -112,17 +115,30 @@ def _signal(
         found.append((np.arange(own.start, own.stop, dtype=np.int64), np.full(len(own), score, dtype=np.float32)))
     order = None if lexical is None else lexical.scores
     for name, weight in query.said:
-        asked = [(spoken, weight * share, READ_PASSAGES) for spoken, share in spoken_names(name)]
+        texts = [(spoken, weight * share, READ_PASSAGES) for spoken, share in spoken_names(name)]
         sure = [document_id for document_id, score in of_documents.items() if score >= SURE]
         if len(sure) == 1:
             others = other_names(reader, name, sure[0])
-            asked += [(other, weight * OTHER_SCORE, READ_FOR_OTHERS) for other in others]
-        for spoken, share, limit in asked:
+            texts += [(other, weight * OTHER_SCORE, READ_FOR_OTHERS) for other in others]
+        for spoken, share, limit in texts:
             sayings = sayings_of(reader, snapshot, spoken, order, limit=limit)
             found.append((sayings.passages, sayings.scores * np.float32(share)))
     passages, scores = _best_of_each(found)
     words = np.zeros(len(passages), dtype=np.float32) if order is None else order[passages]
     return NameSignal(passages, scores, words)
+
+
+def begins_sentence(left: str) -> bool:
+    """Return whether what follows this text begins a sentence, where any word has a capital letter.
+
+    >>> begins_sentence("She lives in "), begins_sentence('He came. "'), begins_sentence("")
+    (False, True, True)
+    """
+    return (
+        not left.strip()
+        or left.rstrip().rstrip("\"'“”‘’([*-").rstrip()[-1:] in ("", ".", "!", "?", ":", "…")
+        or left.endswith("\n")
+    )
 
 
 def _best_of_each(found: Sequence[tuple[Int64, Float32]]) -> tuple[Int64, Float32]:

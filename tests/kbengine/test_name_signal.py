@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from kbengine.inputs import Mention, Slot
-from kbengine.search.meanings import BARE_IN_TEXT, COMMON_WORD_SCORE, FORM_SCORES, meanings_of
+from kbengine.search.meanings import (
+    BARE_IN_TEXT,
+    COMMON_MEANING_SCORE,
+    COMMON_WORD_SCORE,
+    FORM_SCORES,
+    meanings_of,
+)
+from kbengine.search.name_signal import begins_sentence
 from kbengine.search.naming import find_names
 from kbengine.search.query import Query, SearchOptions, Weights
 from kbengine.search.searcher import Searcher
@@ -89,11 +96,11 @@ def larger(tmp_path_factory):
     return make(tmp_path_factory.mktemp("names") / "larger", more=600)
 
 
-def meanings(path, name, *, in_text=True):
+def meanings(path, name, *, in_text=True, is_inside=False):
     """The score of each document that the name can mean, by its id."""
     with KBReader.open(path) as reader:
         snapshot = reader.snapshot()
-        found = meanings_of(reader, snapshot, name, find_names(reader, [name]), in_text=in_text)
+        found = meanings_of(reader, snapshot, name, find_names(reader, [name]), in_text=in_text, is_inside=is_inside)
         documents = reader.documents(list(found))
         return {documents[number].doc_id: score for number, score in found.items()}
 
@@ -161,6 +168,22 @@ def test_a_common_word_is_told_from_a_name_by_its_use(small):
     assert as_name["town"] > as_name["process"]
     assert as_word["process"] > as_word["town"]
     assert as_word["town"] == pytest.approx(COMMON_WORD_SCORE * FORM_SCORES["case"] * as_name["town"])
+
+
+def test_a_capital_letter_inside_a_sentence_is_rarely_what_is_written_small(small):
+    """Not where every word may have one, nor where no other document has the name."""
+    anywhere, inside = meanings(small, "Reading"), meanings(small, "Reading", is_inside=True)
+
+    assert inside == pytest.approx({**anywhere, "process": COMMON_MEANING_SCORE * anywhere["process"]})
+    assert meanings(small, "Children", is_inside=True) == meanings(small, "Children")
+    assert meanings(small, "READING", is_inside=True) == meanings(small, "READING")
+
+
+def test_a_sentence_begins_after_a_full_stop_or_a_quotation_mark():
+    """Blanks, brackets and quotation marks between do not matter; a comma does not end one."""
+    begins = ("", "He came. ", 'He came! ("', "One\n", "Note: ", "- ")
+    inside = ("She lives in ", "He, ", "in (", 'the "')
+    assert [begins_sentence(left) for left in (*begins, *inside)] == [True] * 6 + [False] * 4
 
 
 def test_a_subject_in_lower_case_is_no_common_word(small):
