@@ -95,7 +95,7 @@ def extract(
     progress.begin(f"reading {name}", len(rows), "rows")
     for row in rows:
         task = task_of(row.asked)
-        is_ranked = ranks_documents(row.asked)
+        is_ranked = ranks_documents(row.query)
         query = replace(row.query, weights=TASK_WEIGHTS[task], unit="document" if is_ranked else "phrase")
         found = kb.search(query, SearchOptions(k=N_READ if is_ranked else 50, read=0, truncate=True)).hits
         best: dict[int, Hit] = {}

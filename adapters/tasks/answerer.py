@@ -11,7 +11,7 @@ from adapters.errors import UnknownRelationError
 from adapters.tasks.answers import Answer, NoAnswerReason, TaskAnswer
 from adapters.tasks.calibration import SETTING, Calibrations, calibrations_of
 from adapters.tasks.confidence import Confidence
-from adapters.tasks.defaults import DEFAULT_UNITS, READ
+from adapters.tasks.defaults import DEFAULT_UNITS, READ, READ_BACKWARDS
 from adapters.tasks.evidence import evidence_of
 from adapters.tasks.queries import left_out_turns, query_of
 from adapters.tasks.retrieval import Retrieved, retrieve, shown_hits
@@ -151,7 +151,9 @@ class Answerer:
 
     def _n_read(self, request: TaskInput) -> int:
         """Return how many passages are read unless it is said."""
-        return 0 if _is_backwards(request) else read_by_default(task_of(request), self._knowledge_base)
+        if _is_backwards(request):
+            return READ_BACKWARDS if self._knowledge_base.is_read_by_default else 0
+        return read_by_default(task_of(request), self._knowledge_base)
 
     def _weighted(
         self,

@@ -17,7 +17,7 @@ from adapters.tasks.dialogue_gate import gate_of
 from adapters.tasks.wording import in_words, own_form, relation_words
 from kbengine.errors import TaskInputError
 from kbengine.inputs import END_MENTION, SEPARATOR, START_MENTION, Dialogue, Mention, Question, Slot, Task, TaskInput
-from kbengine.search.query import Query
+from kbengine.search.query import Forwards, Query
 from kbengine.text_form import check_span, input_of
 
 _SIDE_CHARS = 8192
@@ -91,6 +91,7 @@ def _subjects(request: Slot) -> Query:
         lexical=((wanted, 1.0), (words, 1.0)),
         weights=TASK_WEIGHTS["slot-filling"],
         unit="document",
+        forwards=Forwards(words, wanted),
     )
 
 

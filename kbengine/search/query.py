@@ -121,6 +121,19 @@ def _check_weight(name: str, value: object) -> None:
 
 
 @dataclass(frozen=True)
+class Forwards:
+    """What each document found for a relation asked backwards is asked in turn: whether the object is its object.
+
+    Attributes:
+        relation: In words.
+        object: As it was asked for.
+    """
+
+    relation: str
+    object: str
+
+
+@dataclass(frozen=True)
 class Query:
     """One query: `input` is encoded, the rest is matched lexically, each text with the weight of its terms.
 
@@ -138,6 +151,7 @@ class Query:
         strategy: Where candidates come from unless the search says otherwise.
         read: How many of the best passages are read unless the search says otherwise.
         reading: What the reader reads instead of `input`, where another wording is better.
+        forwards: What the reader is asked of the documents found, where the relation is asked backwards.
         gate: Decides what the lexical weight is multiplied by; None where it counts as it is.
     """
 
@@ -153,6 +167,7 @@ class Query:
     strategy: Strategy = "hybrid"
     read: int = 0
     reading: TaskInput | None = None
+    forwards: Forwards | None = None
     gate: LexicalGate | None = None
 
     @classmethod

@@ -3,22 +3,27 @@
 A question or slot is answered by spans, which keep to `kbengine.search.boundaries` as phrases do. The score of a span
 is the search score of its passage, that of the best phrase found there, and, weighted, how much better the reader likes
 the span than "no answer here" and how well the passage fits; a place that the search did not find counts a little less.
+
 Mentions and dialogues are answered by documents, which are ranked: what the reader says of one of its passages counts
-for all that was found in it. What was not read is scored as if it had been read as badly as the worst that was.
+for all that was found in it. Of a relation asked backwards the reader is asked forwards, each document's title being
+the subject: how well it likes the object for an answer there is what it says of the document.
+
+What was not read is scored as if it had been read as badly as the worst that was.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbengine.encoders.encoder import PassageText
-from kbengine.inputs import Dialogue, Mention, TaskInput
+from kbengine.inputs import Dialogue, Mention, Slot, TaskInput
 from kbengine.reading.spans import PassageLogits, best_spans
 from kbengine.search.boundaries import Place, bounded_spans, trimmed_span
-from kbengine.search.query import Unit
+from kbengine.search.query import Forwards, Query, Unit
 from kbengine.search.resolving import unit_span
 from kbengine.search.results import Hit, with_reader_part
 from kbengine.span import Span
@@ -48,6 +53,7 @@ class Asked:
         hits: What the search found, best first.
         to_read: The best hit of each passage to read; one a document where documents are ranked.
         max_tokens: The longest span that counts; None: as long as the reader was trained for.
+        forwards: What is asked of each document, where the relation is asked backwards.
     """
 
     input: TaskInput
@@ -56,11 +62,16 @@ class Asked:
     hits: Sequence[Hit]
     to_read: Sequence[Hit]
     max_tokens: int | None = None
+    forwards: Forwards | None = None
+
+    def input_for(self, hit: Hit) -> TaskInput:
+        """Return what the reader reads together with the passage of a hit."""
+        return self.input if self.forwards is None else Slot(hit.document.title, self.forwards.relation)
 
 
-def ranks_documents(asked: TaskInput) -> bool:
+def ranks_documents(query: Query) -> bool:
     """Return whether documents are ranked for it rather than spans read."""
-    return isinstance(asked, Mention | Dialogue)
+    return isinstance(query.input, Mention | Dialogue) or query.forwards is not None
 
 
 class Read(NamedTuple):
@@ -79,14 +90,18 @@ def read_again(reader: Reader, records: KBReader, asked: Sequence[Asked]) -> lis
         asked: the queries.
     """
     texts = [_texts(each, records) for each in asked]
-    queries = [each.input for each in asked for _ in each.to_read]
+    queries = [each.input_for(hit) for each in asked for hit in each.to_read]
     together = [text for some in texts for text in some]
     logits = iter(reader.logits(queries, together, truncate=True) if together else [])
     found: list[Read] = []
     for each in asked:
         read = [(hit, next(logits)) for hit in each.to_read]
-        is_ranked = ranks_documents(each.input)
-        found.append(_ranked(each, read) if is_ranked else _answered(each, read, reader, records))
+        if each.forwards is not None:
+            found.append(_ranked(each, _confirmed(each.forwards, read)))
+        elif isinstance(each.input, Mention | Dialogue):
+            found.append(_ranked(each, {hit.document.doc_id: logits.relevance for hit, logits in read}))
+        else:
+            found.append(_answered(each, read, reader, records))
     return found
 
 
@@ -98,13 +113,26 @@ def _texts(asked: Asked, records: KBReader) -> list[PassageText]:
     return [PassageText(hit.document.title, firsts.get(hit.document.doc_id, hit.passage.text)) for hit in asked.to_read]
 
 
-def _ranked(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]]) -> Read:
-    """Return the hits, the relevance of each document added to all that was found in it."""
-    relevance = {hit.document.doc_id: logits.relevance for hit, logits in read}
-    floor = min(relevance.values())
-    parts = (asked.weight * relevance.get(hit.document.doc_id, floor) for hit in asked.hits)
+def _ranked(asked: Asked, said: Mapping[str, float]) -> Read:
+    """Return the hits, what is said of each document added to all that was found in it."""
+    floor = min(said.values())
+    parts = (asked.weight * said.get(hit.document.doc_id, floor) for hit in asked.hits)
     hits = [with_reader_part(hit, part) for hit, part in zip(asked.hits, parts, strict=True)]
     return Read(_in_order(hits), asked.weight * floor)
+
+
+def _confirmed(forwards: Forwards, read: Sequence[tuple[Hit, PassageLogits]]) -> dict[str, float]:
+    """Return how well the reader likes the object for an answer, by document; where it does not stand, the least."""
+    said: dict[str, float] = {}
+    lacking = []
+    name = re.compile(rf"(?<!\w){re.escape(forwards.object)}(?!\w)", re.IGNORECASE)
+    for hit, logits in read:
+        places = [Span(*found.span()) for found in name.finditer(hit.passage.text)]
+        if places:
+            said[hit.document.doc_id] = max(_said(logits, score_at(logits, place)) for place in places)
+        else:
+            lacking.append(hit.document.doc_id)
+    return said | dict.fromkeys(lacking, min(said.values(), default=0.0))
 
 
 def _answered(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]], reader: Reader, records: KBReader) -> Read:

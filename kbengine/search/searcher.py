@@ -207,6 +207,7 @@ class Searcher:
                 resolved[i],
                 hits,
                 options.max_phrase_tokens,
+                pool.query.forwards,
             )
             for i, pool, hits in zip(places, some, to_read, strict=True)
         ]
@@ -331,7 +332,7 @@ class Searcher:
         )
         together = scored if pool.phrases is None else pool.phrases.followed_by(scored)
         if growth == 1 and (n_read := _reads(pool.query, pool.plan.weights, options)):
-            kind: Unit = "document" if ranks_documents(pool.query.input) else "passage"
+            kind: Unit = "document" if ranks_documents(pool.query) else "passage"
             best = distinct_positions(together, snapshot, kind, n_read)
             pool.to_read = together.take(np.asarray(best, dtype=np.int64))
         positions = distinct_positions(together, snapshot, pool.unit, n_places)

@@ -10,10 +10,10 @@ import pytest
 
 from kbengine.encoders.encoder import Encoder
 from kbengine.errors import InvalidOptionError, StateError
-from kbengine.inputs import Dialogue, Mention
+from kbengine.inputs import Dialogue, Mention, Slot
 from kbengine.reading.reader import Reader
 from kbengine.reading.spans import PassageLogits
-from kbengine.search.query import Query, SearchOptions, SomeWeights
+from kbengine.search.query import Forwards, Query, SearchOptions, SomeWeights
 from kbengine.search.readings import MOST_BEHIND
 from kbengine.search.searcher import Searcher
 from storage.reader import KBReader
@@ -156,6 +156,24 @@ def test_documents_of_mentions_and_dialogues_are_ranked_by_relevance(records, en
     assert found.hits[0].document.title == "Page 4"
     phrases = {hit.document.doc_id: hit.phrase for hit in plain.hits}
     assert {hit.document.doc_id: hit.phrase for hit in found.hits} == phrases
+
+
+def test_a_relation_asked_backwards_is_read_forwards(records, encoder) -> None:
+    """Each document's title is the subject; how well the object is liked in its passage is the document's part."""
+    asked = []
+
+    class Listening(WordReader):
+        def logits(self, queries, passages, *, truncate):
+            asked.extend(zip(queries, passages, strict=True))
+            return super().logits(queries, passages, truncate=truncate)
+
+    query = replace(QUERY, unit="document", forwards=Forwards("capital", "Berlin"))
+    found = ask(records, encoder, Listening("Berlin", {}), query, k=10)
+    assert all(slot == Slot(passage.title, "capital") for slot, passage in asked)
+    holds = [hit for hit in found.hits if "Berlin" in hit.passage.text]
+    assert holds
+    # Where the object does not stand nothing is said, which counts as the least that is said.
+    assert [hit.parts.reader for hit in found.hits] == pytest.approx([1000.0 * (20.0 - 5.0)] * len(found.hits))
 
 
 def test_neither_k_nor_batch_changes_what_is_read(records, encoder) -> None:
