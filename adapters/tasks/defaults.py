@@ -31,8 +31,8 @@ DEFAULT_UNITS: Mapping[Task, Unit] = {
 
 READ: Mapping[Task, int] = {"question": 5, "slot-filling": 5, "entity-linking": 2, "dialogue": 3}
 """How many of the best passages are read unless it is said otherwise, with the encoder that the weights are for."""
-READ_BACKWARDS = 10
-"""Likewise for a relation asked backwards, of which many documents may be right."""
+READ_BACKWARDS = 5
+"""Likewise for a relation asked backwards."""
 
 TURN_DECAY = 0.85
 """Weight of a turn's words against those of the turn after it, where passages are matched."""
