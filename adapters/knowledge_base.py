@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from storage.feedback_rows import FeedbackChange
     from storage.information import KBInfo
     from storage.records import Commit
+    from storage.backup import BackupReport
     from storage.verify import VerifyReport
 
 Document = Mapping[str, Any]
@@ -479,6 +480,49 @@ class KnowledgeBase:
         from kbengine.build.checking import verify_kb
 
         return verify_kb(self._engine.path, deep=deep, encoder=self._engine.encoder)
+
+    def backup(self, folder: str | Path, *, keep: int | None = None) -> BackupReport:
+        """Add a backup of the newest commit to a folder of backups; searches and changes go on meanwhile.
+
+        `KnowledgeBase.restore` makes a knowledge base of it.
+
+        >>> kb.backup(new_folder.with_name("backups")).generation == kb.info().generation
+        True
+
+        Args:
+            folder: of this knowledge base's backups; made if it is not there.
+            keep: how many backups stay in it, the newest; all by default.
+
+        Raises:
+            CorruptError: the knowledge base is damaged.
+            StorageFullError: no space; earlier backups are untouched.
+        """
+        from storage.backup import back_up
+
+        return back_up(self._engine.path, folder, keep=keep)
+
+    @staticmethod
+    def restore(folder: str | Path, path: str | Path, *, generation: int | None = None) -> BackupReport:
+        """Make a knowledge base of a backup; it appears whole and verified, or not at all.
+
+        >>> backups = new_folder.with_name("more-backups")
+        >>> made = kb.backup(backups)
+        >>> KnowledgeBase.restore(backups, new_folder.with_name("restored")).files == made.files
+        True
+
+        Args:
+            folder: of backups.
+            path: where the knowledge base goes, a path that holds nothing yet.
+            generation: restore the backup of this commit; the newest by default.
+
+        Raises:
+            NotAKnowledgeBaseError: there is no such backup.
+            KnowledgeBaseExistsError: the path holds something.
+            CorruptError: the backup is damaged.
+        """
+        from storage.backup import restore
+
+        return restore(folder, path, generation=generation)
 
     def info(self) -> KBInfo:
         """Return counts, sizes, settings and the last commits.

@@ -13,6 +13,7 @@ from kbengine.version import __version__
 
 BUILD = "kbengine.terminal.build_commands"
 MAINTENANCE = "kbengine.terminal.maintenance_commands"
+MAINTENANCE_BACKUP = "kbengine.terminal.backup_commands"
 
 COMMANDS = {
     "add": (f"{BUILD}:add", "Add documents; one whose id is there already is replaced."),
@@ -20,6 +21,7 @@ COMMANDS = {
         "kbengine.terminal.aliases_command:aliases",
         "Other names of documents: list, look up, add, delete, import.",
     ),
+    "backup": (f"{MAINTENANCE_BACKUP}:backup", "Add a backup to a folder of backups, while others read and write."),
     "build": (f"{BUILD}:build", "Build a knowledge base from files or folders."),
     "calibrate": (
         "adapters.commands.calibrate:calibrate",
@@ -55,6 +57,7 @@ COMMANDS = {
         "kbengine.terminal.reindex_command:reindex",
         "Fewer tokens or another index from what is stored, nothing encoded.",
     ),
+    "restore": (f"{MAINTENANCE_BACKUP}:restore", "Make a knowledge base of a backup, verified."),
     "score": ("adapters.commands.kilt:score", "Score a submission as the official KILT evaluation does."),
     "serve": ("web.commands:serve", "Serve a knowledge base: JSON API, web page, metrics."),
     "sync": (f"{BUILD}:sync", "Keep a knowledge base in step with a folder or feed."),

@@ -102,7 +102,7 @@ class DurableFile:
     an fsync that failed once is never tried again on the same descriptor.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, mode: int = 0o644) -> None:
         self.path = path
         # A name of its own per writer: two processes making the same derived file must not meet in one file.
         self._temporary = path.parent / f"{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
@@ -112,7 +112,7 @@ class DurableFile:
         self.n_bytes = 0
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            self._descriptor = operating_system().open(self._temporary, flags, 0o644)
+            self._descriptor = operating_system().open(self._temporary, flags, mode)
             # Held until the file has its name, which is after its closing: see `is_abandoned`.
             self._lock = os.dup(self._descriptor)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -228,11 +228,14 @@ def write_directory(directory: Path, files: Mapping[str, bytes], *, checksums: s
         remove_tree(temporary)  # gone already when all went well
 
 
-def copy_durably(source: Path, target: Path) -> tuple[int, str]:
-    """Copy the file durably and return its size and hex sha256."""
+def copy_durably(source: Path, target: Path, *, mode: int = 0o644) -> tuple[int, str]:
+    """Copy the file durably, with these permissions, and return its size and hex sha256."""
     try:
-        with source.open("rb", buffering=0) as file:
-            return write_durably(target, iter(lambda: file.read(READ_CHUNK_BYTES), b""))
+        with source.open("rb", buffering=0) as file, DurableFile(target, mode=mode) as copy:
+            while chunk := file.read(READ_CHUNK_BYTES):
+                copy.write(chunk)
+            copy.commit()
+            return copy.n_bytes, copy.sha256
     except OSError as error:
         raise read_error(error, source) from error
 

@@ -34,6 +34,7 @@ from storage.operating_system import operating_system
 
 __all__ = [
     "TunedFiles",
+    "changing_encoders",
     "check_name",
     "check_tuned",
     "delete_tuned",
@@ -107,7 +108,7 @@ def write_tuned(directory: Path, name: str, facts: Mapping[str, Any], weights: b
     folder = _folder(directory) / check_name(name)
     try:
         folder.parent.mkdir(exist_ok=True)
-        with _changing(folder.parent):
+        with changing_encoders(folder.parent):
             if not folder.is_dir():
                 operating_system().mkdir(folder)
                 fsync_directory(folder.parent)
@@ -199,7 +200,7 @@ def delete_tuned(directory: Path, name: str) -> None:
     tuned_identity(directory, name)
     folder = _folder(directory) / name
     try:
-        with _changing(folder.parent):
+        with changing_encoders(folder.parent):
             error = remove_file(folder / RECORD_FILE)
             if error is not None:
                 raise error
@@ -230,7 +231,7 @@ def tuned_leftovers(directory: Path) -> list[Path]:
     if not folder.is_dir():
         return found
     try:
-        with _changing(folder, wait=False):
+        with changing_encoders(folder, wait=False):
             for part in sorted(path for path in folder.iterdir() if path.is_dir()):
                 # What a damaged record named is not known, so nothing is left over there.
                 with contextlib.suppress(CorruptError, FormatTooNewError, InvalidOptionError):
@@ -271,7 +272,7 @@ def _unknown(directory: Path, name: str) -> UnknownEncoderError:
 
 
 @contextlib.contextmanager
-def _changing(folder: Path, *, wait: bool = True) -> Iterator[None]:
+def changing_encoders(folder: Path, *, wait: bool = True) -> Iterator[None]:
     """Let one change of the stored encoders run at a time, over all processes; BlockingIOError without waiting."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
