@@ -8,7 +8,7 @@ DEMO_KB ?= demo-kb
 # Optional extras with a suite of tests in tests/integrations/NAME, each in an environment of its own, .venv-NAME.
 EXTRAS := benchmarks calibration densephrases fuzzing training
 
-.PHONY: help demo docs test test-integrations $(EXTRAS:%=test-%) test-slow lint types check format wheel-smoke quality tuning clean
+.PHONY: help demo docs test test-quick test-integrations $(EXTRAS:%=test-%) test-slow lint types check format wheel-smoke quality tuning clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,11 +42,19 @@ types: $(VENV)/.development  ## mypy, strict
 	$(BIN)/mypy
 
 # Two processes, a file's tests in one of them: what a module sets up is set up once. One thread each for numerics.
-THREADS := OMP_NUM_THREADS=1
+# A sync on a disk takes milliseconds and tests make thousands: temporary files are in memory where there is room.
+IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
+THREADS := OMP_NUM_THREADS=1 $(IN_MEMORY)
 PYTEST := -m pytest --numprocesses 2 --dist loadfile
 
 test: lint types  ## lint, types and the tests of the core, with the web page
 	$(THREADS) $(BIN)/python $(PYTEST)
+
+BASE ?= main
+
+test-quick: $(VENV)/.development  ## ruff and the tests that say most of what changed since BASE (main), without a browser
+	$(BIN)/ruff check .
+	$(THREADS) $(BIN)/python $(PYTEST) -x -m "not slow and not gpu and not browser" $$($(BIN)/python -m tests.changed $(BASE))
 
 test-integrations: $(EXTRAS:%=test-%)  ## the tests of every optional extra, each in an environment with only that extra
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
     from storage.alias_changes import AliasChange
+    from storage.backup import BackupReport
     from storage.feedback_records import FeedbackRecord
     from storage.feedback_rows import FeedbackChange
     from storage.information import KBInfo
     from storage.records import Commit
-    from storage.backup import BackupReport
     from storage.verify import VerifyReport
 
 Document = Mapping[str, Any]
