@@ -25,7 +25,7 @@ def imported(source: str) -> set[str]:
     return names
 
 
-def tests_of(changed: Iterable[str], tests: dict[str, str], sources: dict[str, str] | None = None) -> list[str]:
+def chosen_tests(changed: Iterable[str], tests: dict[str, str], sources: dict[str, str] | None = None) -> list[str]:
     """Return the tests to run for changed paths; `tests` and `sources` have each file's text by its path.
 
     A module that no test imports is tested through the modules that import it, or else through its room: all tests of
@@ -71,7 +71,7 @@ def main() -> None:
     tests = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
     modules = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     sources = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in modules}
-    print("\n".join(tests_of(changed_since(base), tests, sources)))
+    print("\n".join(chosen_tests(changed_since(base), tests, sources)))
 
 
 if __name__ == "__main__":

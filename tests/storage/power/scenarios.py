@@ -41,7 +41,7 @@ def state_of(kb: Path) -> State:
         state: State = {f"text {doc_id}": texts for doc_id, texts in _texts(kb).items()}
         state |= {f"alias {each.alias}": each.doc_id for each in reader.list_aliases(source="manual")}
         state |= {f"feedback {each.input}": each.answer for each in reader.list_feedback()}
-        state |= {"settings": (reader.settings.drops_vectors, json.dumps(reader.settings.filter))}
+        state |= {"settings": (reader.settings.drops_vectors, json.dumps(reader.settings.filter, sort_keys=True))}
         state["note"] = reader.setting("note")
     with contextlib.suppress(UnknownEncoderError):
         state["encoder"] = tuned_weights(kb, "tuned")[1]
@@ -149,7 +149,7 @@ REINDEX: Step = (
 FILTER: Step = (
     "fewer tokens",
     writing(lambda writer: writer.reindex(ReindexRequest(filter=FilterRequest(keep_fraction=0.5)))),
-    lambda state: state | {"settings": (False, '{"threshold": null, "keep_fraction": 0.5}')},
+    lambda state: state | {"settings": (False, '{"keep_fraction": 0.5, "threshold": null}')},
 )
 
 
