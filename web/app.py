@@ -17,6 +17,7 @@ from web.headers import secured
 from web.keys import key_file
 from web.metrics import Metrics
 from web.openapi import describe_api
+from web.places import Places
 from web.request_context import begin_request, current_request
 from web.request_log import make_log
 from web.result_cache import ResultCache
@@ -51,6 +52,7 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
         metrics=Metrics(engine),
         log=make_log(log_stream),
         cache=ResultCache(settings.cache_entries),
+        bulk=Places(settings.bulk_limit, "batches and KILT files"),
     )
     app.extensions["kbengine"] = service
     app.before_request(_begin)

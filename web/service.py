@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from kbengine.search.query import SearchOptions
 from web.deadline import Deadline
 from web.envelope import envelope
+from web.places import Places
 from web.result_cache import ResultCache, cache_tag, request_key
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Service:
     log: FilteringBoundLogger
     cache: ResultCache
     stopping: StopFlag = field(default_factory=StopFlag)
+    bulk: Places = field(default_factory=lambda: Places(8, "batches and KILT files"))
     probe: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def deadline(self, wanted_ms: int | None = None) -> Deadline:

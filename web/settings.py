@@ -86,6 +86,11 @@ class ServiceSettings:
         return max(1, self.threads * 3 // 4) if self.queue_size is None else self.queue_size
 
     @property
+    def bulk_limit(self) -> int:
+        """Return how many batches and KILT files are answered at once: each holds a thread until its end."""
+        return max(1, self.threads // 8)
+
+    @property
     def dispatcher_count(self) -> int:
         """Return how many batches run at once."""
         if self.dispatchers is not None:

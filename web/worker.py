@@ -8,11 +8,15 @@ import select
 import signal
 import threading
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gunicorn import util
 from gunicorn.arbiter import Arbiter
+from gunicorn.http import get_parser
 from gunicorn.workers.gthread import ThreadWorker
+
+from web.receiving import Receiving, WatchedSocket
 
 if TYPE_CHECKING:
     from web.service import Service
@@ -112,12 +116,19 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self.alive = False
         return there
 
+    @cached_property
+    def receiving(self) -> Receiving:
+        """The clients that are waited for: a quarter of the threads stays free of them."""
+        return Receiving(max(1, self.cfg.threads * 3 // 4))
+
     def handle(self, conn: Any) -> Any:
         """Answer a request, and close its connection if it is to be closed: here, in the thread that answered.
 
         gunicorn waits for the client to close its side in the main thread, so that a few clients that do not keep
         everybody else from being answered, and the service from stopping.
         """
+        if conn.parser is None:
+            conn.parser = get_parser(self.cfg, WatchedSocket(conn.sock, self.receiving), conn.client)
         kept = super().handle(conn)
         if not kept:
             util.close_graceful(conn.sock, LINGER_S)

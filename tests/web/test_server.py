@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -48,10 +50,16 @@ def test_the_server_answers_on_the_wire_as_the_app_does(kb_path):
             said_last(server, b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n"),
         ]
         in_flight = in_flight_of(server)
+        with contextlib.ExitStack() as opened:
+            stalled = [stalled_body(server, opened) for _ in range(70)]  # more than there are threads
+            livez = server.request("GET", "/livez")[0]
+            n_waiting = sum(not is_closed(client) for client in stalled)
         code = server.stop(signal.SIGINT)
         log = json.dumps(server.events) + "".join(server.other)
 
     assert (chunked.status, kept.status, stream.status, code) == (200, 200, 200, 0)
+    assert livez == 200
+    assert 40 <= n_waiting < 70, "answered beside clients that stall, not after their time was up"
     assert stream.getheader("Transfer-Encoding") == "chunked"
     assert [line["id"] for line in submission] == list(range(40))
     assert b"400" in refused.split(b"\r\n")[0]
@@ -60,6 +68,21 @@ def test_the_server_answers_on_the_wire_as_the_app_does(kb_path):
     assert in_flight == 1  # the one that asks
     assert canary not in log
     assert any(event.get("records") == 40 for event in server.events)
+
+
+def stalled_body(server, opened):
+    """Return the connection of a client that sends half of a body, and no more."""
+    client = opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=HANG_S))
+    head = (
+        b"POST /v1/question HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+    )
+    client.sendall(head + b'{"text": ')
+    return client
+
+
+def is_closed(client):
+    """Tell whether the server has answered or closed the connection."""
+    return bool(select.select([client], [], [], 0)[0])
 
 
 def said_last(server, end_of_head):

@@ -13,7 +13,7 @@ from web.api.outcomes import batch_response
 from web.guards import JSON_TYPES, access, body
 from web.models.answers import BatchAnswer
 from web.models.queries import BatchQuery
-from web.service import Reply, current_service
+from web.service import Reply, Service, current_service
 
 batch = APIBlueprint("batch", __name__, url_prefix="/v1", tag="Queries")
 
@@ -29,6 +29,14 @@ def answer_batch(json_data: BatchQuery) -> Response:
     Each has the answer and the status that it would have alone; the order is kept, and so are the ids.
     """
     service = current_service()
+    service.bulk.take()
+    try:
+        return _answered(service, json_data)
+    finally:
+        service.bulk.give_back()
+
+
+def _answered(service: Service, json_data: BatchQuery) -> Response:
     deadline = service.deadline(json_data.deadline_ms)
     outcomes: dict[int, Reply | Exception] = {}
     asked: dict[int, tuple[Any, Any]] = {}

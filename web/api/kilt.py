@@ -58,6 +58,7 @@ def answer_kilt(task: str, query_data: KiltQuery) -> Response:
     asked = vars(query_data) | {"threshold": query_data.threshold or None}
     options = PredictOptions(batch_size=RECORDS_AT_ONCE, **asked)
     answerer = _SharedAnswerer(service)
+    service.bulk.take()
     file = tempfile.NamedTemporaryFile(prefix="kbengine-kilt-", suffix=".jsonl")  # noqa: SIM115  # closed below
     try:
         _receive(file)
@@ -68,11 +69,13 @@ def answer_kilt(task: str, query_data: KiltQuery) -> Response:
         first = next(lines, "")
     except BaseException:
         file.close()
+        service.bulk.give_back()
         raise
     response = Response(
         _lines(first, lines, current_request()), mimetype=LINES_TYPES[0], headers={"X-Refused-Records": str(refused)}
     )
     response.call_on_close(file.close)
+    response.call_on_close(service.bulk.give_back)
     return response
 
 
