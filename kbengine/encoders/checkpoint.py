@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,7 @@ _WANTED_FILES = f"{CONFIG_FILE}, {TOKENIZER_FILE} and {WEIGHTS_FILE}"
 # Present in Hugging Face and DensePhrases files, used by neither architecture here.
 _UNUSED = re.compile(r"(^|\.)(pooler\.dense\.(weight|bias)|embeddings\.position_ids)$")
 _ALIASES = {"filter_linear.weight": "filter_head.weight", "filter_linear.bias": "filter_head.bias"}
+_SHARED_PREFIX = "embeddings."
 _PASSAGE_SETTINGS = (
     "backbone",
     "uncased",
@@ -55,7 +56,8 @@ class Checkpoint:
 
     `fingerprint` is the SHA-256 (hex) of configuration, tokenizer and decoded weights, so that the same model stored
     in two dtypes has one fingerprint exactly when its decoded weights are equal. `passage_fingerprint` covers only
-    what passage vectors depend on: it stays when only the query side is trained.
+    what passage vectors depend on: it stays when only the query side is trained. `stored` holds the tensors of
+    `weights` that queries go through as they are stored (`kbengine.encoders.packing`).
     """
 
     config: EncoderConfig
@@ -64,6 +66,7 @@ class Checkpoint:
     fingerprint: str
     passage_fingerprint: str
     truecaser: Truecaser | None = None
+    stored: Mapping[str, Tensor] = field(default_factory=dict)
 
     def model(self, *, dropout: float = 0.0) -> PhraseModel:
         """Return a model that holds these very tensors (float32), in evaluation mode."""
@@ -82,10 +85,12 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     texts = {name: _read_text(directory / name) for name in (CONFIG_FILE, TOKENIZER_FILE)}
     config = EncoderConfig.from_json(_parse_json(texts[CONFIG_FILE], directory / CONFIG_FILE))
     truecaser = _read_truecaser(directory, config)
-    weights = _read_weights(directory / WEIGHTS_FILE)
+    stored = _read_stored(directory / WEIGHTS_FILE)
+    weights = _decoded(stored, directory / WEIGHTS_FILE)
     _check_encoder(weights, config, directory / WEIGHTS_FILE)
     whole, passages = fingerprints(config, texts[TOKENIZER_FILE], weights, truecaser)
-    return Checkpoint(config, texts[TOKENIZER_FILE], weights, whole, passages, truecaser)
+    of_queries = {name: each for name, each in stored.items() if name.startswith((QUERY_PREFIX, _SHARED_PREFIX))}
+    return Checkpoint(config, texts[TOKENIZER_FILE], weights, whole, passages, truecaser, of_queries)
 
 
 def write_checkpoint(
@@ -193,9 +198,8 @@ def _parse_json(text: str, path: Path) -> object:
         raise EncoderError(f"{path} is not JSON ({e}); copy the model directory again") from e
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the file's tensors as float32, scales applied, unused ones left out, aliases resolved."""
-    stored = _read_stored(path)
+def _decoded(stored: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """Return a file's tensors as float32, scales applied, unused ones left out, aliases resolved."""
     check_finite(stored, path)
     used = {name: tensor for name, tensor in stored.items() if not _UNUSED.search(name.removesuffix(SCALE))}
     weights: dict[str, Tensor] = {}

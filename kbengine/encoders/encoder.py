@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from kbengine.encoders.config import Architecture, EncoderConfig
 from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
 from kbengine.encoders.location import DEFAULT_ENCODER, locate_encoder
 from kbengine.encoders.model import PhraseModel
+from kbengine.encoders.onnx_queries import OnnxQueries, can_compute
 from kbengine.encoders.passage_windows import EncodedWindow, PassageVectors, PassageWindow, join_windows
 from kbengine.encoders.query_input import QueryIds, query_ids
 from kbengine.encoders.sparse.checkpoint import has_sparse
@@ -87,8 +89,12 @@ class Encoder:
         sparse: SparseEncoder | None = None,
         truecaser: Truecaser | None = None,
         directory: Path | None = None,
+        queries: OnnxQueries | None = None,
     ) -> None:
-        """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in."""
+        """Take over the model, for inference only from now on; `load` and `from_model` are the usual ways in.
+
+        Where `queries` are given they compute the query vectors, and the model's query side is let go.
+        """
         self.directory = directory
         self._prepack = prepack
         self.name = name
@@ -100,7 +106,8 @@ class Encoder:
         self.tokenizer = tokenizer
         self.sparse = sparse
         self._truecaser = truecaser
-        self._model = model.prepare_inference(device, passage_dtype, prepack=prepack)
+        self._queries = queries
+        self._model = model.prepare_inference(device, passage_dtype, prepack=prepack, with_queries=queries is None)
         self._costs = _CUDA if device.type == "cuda" else _CPU
 
     @classmethod
@@ -117,7 +124,8 @@ class Encoder:
         Args:
             name_or_path: name of a bundled model, or a directory; `./name` for one called like a bundled model.
             device: "auto", "cpu", "cuda" or "cuda:1".
-            dtype: what passages are computed in; "auto" is bfloat16 where the hardware has it. Queries are float32.
+            dtype: what passages are computed in; "auto" is bfloat16 where the hardware has it. Queries are float32,
+                but for "auto" on a CPU and an encoder stored as int8: int8, in ONNX Runtime.
             prepack: keep weights in oneDNN's layout on a CPU (same results, faster).
 
         Raises:
@@ -139,6 +147,7 @@ class Encoder:
                 vocab_size=backbone.vocab_size,
                 device=where,
             )
+        in_int8 = where.type == "cpu" and dtype == "auto" and can_compute(checkpoint.stored)
         return cls(
             checkpoint.model(),
             tokenizer,
@@ -151,6 +160,7 @@ class Encoder:
             sparse=sparse,
             truecaser=checkpoint.truecaser,
             directory=directory,
+            queries=OnnxQueries(checkpoint.stored, checkpoint.config) if in_int8 else None,
         )
 
     @classmethod
@@ -195,8 +205,16 @@ class Encoder:
         """
         tuned = copy.copy(self)
         tuned.name, tuned.fingerprint = name, fingerprint
-        tuned._model = self._model.with_query_weights(weights, self.device, prepack=self._prepack)
+        if self._queries is not None:
+            tuned._queries = self._queries.with_weights(weights)
+        else:
+            tuned._model = self._model.with_query_weights(weights, self.device, prepack=self._prepack)
         return tuned
+
+    @property
+    def query_arithmetic(self) -> Literal["int8", "float32"]:
+        """What queries are computed in."""
+        return "float32" if self._queries is None else "int8"
 
     def query_ids(self, inputs: Sequence[TaskInput], *, truncate: bool = False) -> list[QueryIds]:
         """Return the token ids that each query becomes; arguments and errors as of `encode_queries`."""
@@ -252,7 +270,9 @@ class Encoder:
         return join_windows(tokens, inputs, [value for value in encoded if value is not None], self.sparse)
 
     def encode_queries(self, inputs: Sequence[TaskInput], *, truncate: bool = False) -> QueryVectors:
-        """Encode queries of any mixture of kinds: their vectors, in order; float32 throughout.
+        """Encode queries of any mixture of kinds: their vectors, in order.
+
+        They are computed in float32 or int8 (`load`); in int8 a query's vectors are the same to the bit in any company.
 
         Args:
             inputs: questions, slots, mentions, dialogues.
@@ -265,6 +285,9 @@ class Encoder:
         """
         queries = self.query_ids(inputs, truncate=truncate)
         n_tokens = np.array([len(query.ids) for query in queries], dtype=np.int64)
+        truncated = np.array([query.truncated for query in queries], dtype=np.bool_)
+        if self._queries is not None:
+            return self._encoded_in_int8(self._queries, queries, n_tokens, truncated)
         start, end, passage = (np.empty((len(queries), self.d), dtype=np.float32) for _ in range(3))
         sparse: list[SparseQuery | None] = [None] * len(queries)
         for batch in self._plan(n_tokens):
@@ -277,8 +300,28 @@ class Encoder:
                         sparse[i] = found
             for array, tensor in zip((start, end, passage), output, strict=True):
                 array[batch] = tensor.cpu().numpy()
-        truncated = np.array([query.truncated for query in queries], dtype=np.bool_)
         of_queries = tuple(each for each in sparse if each is not None) if self.sparse is not None else None
+        return QueryVectors(start, end, passage, n_tokens, truncated, of_queries)
+
+    def _encoded_in_int8(
+        self,
+        compute: OnnxQueries,
+        queries: Sequence[QueryIds],
+        n_tokens: NDArray[np.int64],
+        truncated: NDArray[np.bool_],
+    ) -> QueryVectors:
+        encoded = compute([query.ids for query in queries])
+        start, end, passage = (
+            np.array([getattr(each, name) for each in encoded], dtype=np.float32).reshape(-1, self.d)
+            for name in ("start", "end", "passage")
+        )
+        sparse: list[SparseQuery] = []
+        if self.sparse is not None:
+            with torch.inference_mode():
+                for each, query in zip(encoded, queries, strict=True):
+                    of_start, of_end = (torch.from_numpy(states)[None] for states in each.states)
+                    sparse += self.sparse.queries((of_start, of_end), np.asarray([query.ids], dtype=np.int64))
+        of_queries = tuple(sparse) if self.sparse is not None else None
         return QueryVectors(start, end, passage, n_tokens, truncated, of_queries)
 
     def filter_logits(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:

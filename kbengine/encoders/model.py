@@ -98,14 +98,19 @@ class PhraseModel(nn.Module, ABC):
         """Return the query encoders."""
 
     def prepare_inference(
-        self, device: torch.device, passage_dtype: torch.dtype, *, prepack: bool = True
+        self, device: torch.device, passage_dtype: torch.dtype, *, prepack: bool = True, with_queries: bool = True
     ) -> PhraseModel:
         """Return this very model, for inference only from now on: in evaluation mode, on the device, layers fused.
 
-        Queries are float32 whatever the passages are, so that their vectors do not depend on the batch.
+        Queries are float32 whatever the passages are, so that their vectors do not depend on the batch. Without them
+        their weights are let go: something else computes queries.
         """
-        for tower in self.query_towers():
-            tower.fuse(device, torch.float32, _USUAL_QUERY_ROWS, prepack=prepack)
+        if with_queries:
+            for tower in self.query_towers():
+                tower.fuse(device, torch.float32, _USUAL_QUERY_ROWS, prepack=prepack)
+        else:
+            for name in [each for each in self._modules if each.startswith(QUERY_PREFIX)]:
+                del self._modules[name]
         self.phrase_encoder.fuse(device, passage_dtype, _USUAL_PASSAGE_ROWS, prepack=prepack)
         return self.eval().requires_grad_(False).to(device)
 

@@ -7,7 +7,8 @@ GELU and normalisation are float32.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from torch import Tensor
 from kbengine.encoders.config import BackboneConfig
 from kbengine.encoders.onnx_model import MICROSOFT, OnnxModel
 from kbengine.encoders.packing import SCALE, pack
+
+Int8 = NDArray[np.int8]
+Float32 = NDArray[np.float32]
 
 _ZERO_POINT = 128
 _LARGEST = 127
@@ -26,7 +30,13 @@ class OnnxLayers:
     """Adds BERT's parts to a graph over one text: names of float32 (1, T, H) in, names out."""
 
     def __init__(
-        self, model: OnnxModel, stored: Mapping[str, Tensor], backbone: BackboneConfig, *, signed: bool
+        self,
+        model: OnnxModel,
+        stored: Mapping[str, Tensor],
+        backbone: BackboneConfig,
+        *,
+        signed: bool,
+        remainders: bool = False,
     ) -> None:
         """Take the weights as they are stored; float matrices are rounded to int8 here.
 
@@ -36,8 +46,11 @@ class OnnxLayers:
             backbone: shape of the stack.
             signed: whether weights are written as int8: right where the processor adds products of uint8 and int8
                 without saturation, else as uint8, which every processor adds exactly.
+            remainders: whether what rounding leaves of float matrices is rounded and multiplied as well: 15 bits a
+                weight, for twice the products.
         """
         self._model, self._stored, self._backbone, self._signed = model, stored, backbone, signed
+        self._remainders = remainders
         self._rounded: dict[str, tuple[str, str]] = {}
         length = model.node("Shape", ["embedded"], "length", start=1, end=2)
         self._zero_point = model.constant("zero_point", np.array([_ZERO_POINT], dtype=np.uint8))
@@ -96,6 +109,14 @@ class OnnxLayers:
         model = self._model
         rounded, scale = self._round(inputs)
         parts = [self._int8(f"{name}.weight") for name in names]
+        product = self._integer_product(rounded, [part[:2] for part in parts], out)
+        if any(part.remainder is not None for part in parts):
+            rest = [part.remainder or _nothing_of(part.codes) for part in parts]
+            product = model.node("Add", [product, self._integer_product(rounded, rest, f"{out}.rest")], f"{out}.whole")
+        return model.node("Mul", [product, scale], out)
+
+    def _integer_product(self, rounded: str, parts: Sequence[tuple[Int8, Float32]], out: str) -> str:
+        model = self._model
         codes = np.concatenate([each for each, _ in parts]).T  # (inputs, outputs)
         scales = np.concatenate([each for _, each in parts])
         if not self._signed:
@@ -109,8 +130,7 @@ class OnnxLayers:
             self._zero_point,
             model.constant(f"zeros.{len(scales)}", zeros),
         ]
-        product = model.node("MatMulIntegerToFloat", operands, f"{out}.unscaled", domain=MICROSOFT)
-        return model.node("Mul", [product, scale], out)
+        return model.node("MatMulIntegerToFloat", operands, f"{out}.unscaled", domain=MICROSOFT)
 
     def _round(self, states: str) -> tuple[str, str]:
         """Return each token's values as 8-bit numbers around 128, and their scales, float32 (1, T, 1)."""
@@ -130,22 +150,40 @@ class OnnxLayers:
     def _bias(self, names: list[str], out: str) -> str:
         return self._model.constant(out, np.concatenate([self._float(f"{name}.bias") for name in names]))
 
-    def _int8(self, name: str) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """Return the matrix's codes, int8 (outputs, inputs), and scales, float32 (outputs,)."""
+    def _int8(self, name: str) -> _Rounded:
+        """Return the matrix as integers; what is stored as int8 is taken as it is."""
         packed = self._stored
-        if f"{name}{SCALE}" not in packed:
-            packed = pack(name, packed[name].float(), "int8")
-        codes, scale = packed[name], packed.get(f"{name}{SCALE}")
+        if f"{name}{SCALE}" in packed:
+            return _Rounded(packed[name].numpy(), packed[f"{name}{SCALE}"].float().numpy())
+        matrix = packed[name].float()
+        packed = pack(name, matrix, "int8")
+        scale = packed.get(f"{name}{SCALE}")
         if scale is None:  # narrower than what is packed: exact enough as it is, by rows of one scale
-            return _by_rows(codes.float().numpy())
-        return codes.numpy(), scale.float().numpy()
+            codes, scales = _by_rows(matrix.numpy())
+        else:
+            codes, scales = packed[name].numpy(), scale.float().numpy()
+        if not self._remainders:
+            return _Rounded(codes, scales)
+        return _Rounded(codes, scales, _by_rows(matrix.numpy() - codes * scales[:, None]))
 
-    def _float(self, name: str) -> NDArray[np.float32]:
+    def _float(self, name: str) -> Float32:
         tensor, scale = self._stored[name].float(), self._stored.get(f"{name}{SCALE}")
-        array: NDArray[np.float32] = (tensor if scale is None else tensor * scale.float()[:, None]).numpy()
+        array: Float32 = (tensor if scale is None else tensor * scale.float()[:, None]).numpy()
         return array
 
 
-def _by_rows(matrix: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+class _Rounded(NamedTuple):
+    """A matrix as int8 codes (outputs, inputs) and float32 scales (outputs,), and its remainder likewise."""
+
+    codes: Int8
+    scales: Float32
+    remainder: tuple[Int8, Float32] | None = None
+
+
+def _nothing_of(codes: Int8) -> tuple[Int8, Float32]:
+    return np.zeros_like(codes), np.full(len(codes), _SMALLEST_SCALE, dtype=np.float32)
+
+
+def _by_rows(matrix: Float32) -> tuple[Int8, Float32]:
     scale = np.maximum(np.abs(matrix).max(axis=1) / _LARGEST, _SMALLEST_SCALE).astype(np.float32)
     return np.rint(matrix / scale[:, None]).astype(np.int8), scale

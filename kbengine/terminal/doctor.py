@@ -115,4 +115,5 @@ def _encoder() -> Finding:
         encoder = Encoder.load("minilm-phrase")
     except KBError as e:
         return Finding("default encoder", "bad", e.message)
-    return Finding("default encoder", "ok", f"minilm-phrase, d = {encoder.d}, fingerprint {encoder.fingerprint[:12]}")
+    facts = f"minilm-phrase, d = {encoder.d}, fingerprint {encoder.fingerprint[:12]}"
+    return Finding("default encoder", "ok", f"{facts}, queries in {encoder.query_arithmetic}")
