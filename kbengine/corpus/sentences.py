@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import sentencex
 
@@ -22,19 +23,25 @@ def sentence_spans(text: str, language: str = "en") -> list[Span]:
     An abbreviation that leads on ("vol. 3") ends none, nor does a question or exclamation mark before a small letter:
     in "Who's Afraid of Virginia Woolf? is a play" it belongs to the title.
     """
+    return list(_spans(text, language))
+
+
+# A search asks for the sentences of one passage for each phrase of it.
+@lru_cache(maxsize=1024)
+def _spans(text: str, language: str) -> tuple[Span, ...]:
     spans: list[Span] = []
     position = 0
     for sentence in sentencex.segment(language, text):
         start = text.find(sentence, position)
         if start < 0:  # sentencex gives substrings in order; anything else would put spans on wrong characters
-            return [Span(0, len(text))]
+            return (Span(0, len(text)),)
         position = start + len(sentence)
         stripped = sentence.strip()
         if stripped:
             first = start + sentence.index(stripped)
             begin = spans.pop().start if spans and _goes_on(text[spans[-1].start : spans[-1].end], stripped) else first
             spans.append(Span(begin, first + len(stripped)))
-    return spans or [Span(0, len(text))]
+    return tuple(spans) or (Span(0, len(text)),)
 
 
 def covering_sentence(spans: list[Span], phrase: Span) -> Span:

@@ -94,6 +94,8 @@ def trimmed_span(text: str, span: Span) -> Span:
     A span of nothing but punctuation becomes empty.
     """
     start, end = span.start, span.end
+    if start < end and text[start].isalnum() and text[end - 1].isalnum():
+        return span  # most phrases: nothing that is left out begins or ends with a letter or a digit
     while start < end:
         piece = text[start:end]
         if _is_wrapped(piece):

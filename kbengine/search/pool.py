@@ -74,6 +74,7 @@ class Pool:
                 continue
             of_round.add(key)
             self.shown.add(own)
-            self.hits.append(replace(hit, rank=len(self.hits) + 1))
+            rank = len(self.hits) + 1
+            self.hits.append(hit if hit.rank == rank else replace(hit, rank=rank))
         self.keys |= of_round
         self.round_ends.append(len(self.hits))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 PARTS = tuple(each.name for each in fields(ScoreParts) if each.name != "reader")
 """What a phrase is found by; the reader's part comes after it is resolved."""
+
+Places = Mapping[tuple[int, int], Place]
+"""The characters of phrases by their first and last rows."""
 
 
 class SnapshotOutdatedError(Exception):
@@ -55,36 +58,50 @@ class Resolver:
         texts = Texts(*self._reader.passages_with_documents(sorted(passage_ids)))
         if len(texts.passages) < len(passage_ids):
             raise SnapshotOutdatedError(snapshot.generation)
-        shown = chosen
+        shown, places = chosen, [_places(snapshot, phrases, texts, {}) for phrases in chosen]
         if max_phrase_tokens is not None:
-            places = [_places(snapshot, phrases, texts) for phrases in chosen]
             shown = replaced(snapshot, self._reader, texts, pools, chosen, places, max_phrase_tokens=max_phrase_tokens)
         return [
-            _hits(snapshot, phrases, pool.unit, texts, explain=explain)
-            for phrases, pool in zip(shown, pools, strict=True)
+            _hits(snapshot, phrases, pool.unit, texts, known, explain=explain)
+            for phrases, pool, known in zip(shown, pools, map(_by_rows, chosen, places), strict=True)
         ]
 
 
-def _places(snapshot: Snapshot, phrases: ScoredPhrases, texts: Texts) -> list[Place]:
-    """Return the trimmed characters of each phrase."""
+def _by_rows(phrases: ScoredPhrases, places: Sequence[Place]) -> Places:
+    """Return the places by their phrases' rows."""
+    return dict(zip(zip(phrases.first_rows.tolist(), phrases.last_rows.tolist(), strict=True), places, strict=True))
+
+
+def _places(snapshot: Snapshot, phrases: ScoredPhrases, texts: Texts, known: Places) -> list[Place]:
+    """Return the trimmed characters of each phrase, those that are known as they are."""
     first_tokens = snapshot.token_ids_of_rows(phrases.first_rows).tolist()
     last_tokens = snapshot.token_ids_of_rows(phrases.last_rows).tolist()
     places = []
-    for passage_id, first, last in zip(
-        snapshot.passage_ids[phrases.passages].tolist(), first_tokens, last_tokens, strict=True
+    for passage_id, first_row, last_row, first, last in zip(
+        snapshot.passage_ids[phrases.passages].tolist(),
+        phrases.first_rows.tolist(),
+        phrases.last_rows.tolist(),
+        first_tokens,
+        last_tokens,
+        strict=True,
     ):
-        characters = texts.passages[passage_id].characters(first, last)
-        if characters is None:
-            raise SnapshotOutdatedError(snapshot.generation)
-        places.append(texts.place(passage_id, Span(*characters)))
+        place = known.get((first_row, last_row))
+        if place is None:
+            characters = texts.passages[passage_id].characters(first, last)
+            if characters is None:
+                raise SnapshotOutdatedError(snapshot.generation)
+            place = texts.place(passage_id, Span(*characters))
+        places.append(place)
     return places
 
 
-def _hits(snapshot: Snapshot, phrases: ScoredPhrases, unit: Unit, texts: Texts, *, explain: bool) -> list[Hit]:
+def _hits(
+    snapshot: Snapshot, phrases: ScoredPhrases, unit: Unit, texts: Texts, known: Places, *, explain: bool
+) -> list[Hit]:
     hits: list[Hit] = []
     first_tokens = snapshot.token_ids_of_rows(phrases.first_rows)
     last_tokens = snapshot.token_ids_of_rows(phrases.last_rows)
-    for i, (_, text, phrase) in enumerate(_places(snapshot, phrases, texts)):
+    for i, (_, text, phrase) in enumerate(_places(snapshot, phrases, texts, known)):
         passage = texts.passages[int(snapshot.passage_ids[phrases.passages[i]])]
         document = texts.documents[passage.document_id]
         span = unit_span(text, phrase, unit)
