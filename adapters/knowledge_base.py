@@ -11,35 +11,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from adapters.tasks.answerer import Answerer, AnswerOptions
+from adapters.face.changing import Changing, Document
+from adapters.face.correcting import Correcting
+from adapters.face.texts import Texts
+from adapters.tasks.answerer import AnswerOptions
 from adapters.tasks.answers import TaskAnswer
-from adapters.tasks.feedback import Judged, feedback_on
-from kbengine.inputs import Question, Task, TaskInput
+from kbengine.inputs import Task, TaskInput
 from kbengine.knowledge_base import KnowledgeBase as Engine
 from kbengine.knowledge_base import KnowledgeBaseOptions
 from kbengine.reading.location import DEFAULT_READER
 from kbengine.search.query import Effort, SearchOptions, Strategy, Unit, Weights, some_weights
 from kbengine.search.results import SearchResult
-from kbengine.text_form import input_of
+from kbengine.text_form import asked_for
 
 if TYPE_CHECKING:
-    from kbengine.build.sync import SyncReport
-    from kbengine.corpus.document import CorpusDocument
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
-    from storage.alias_changes import AliasChange
     from storage.backup import BackupReport
-    from storage.feedback_records import FeedbackRecord
-    from storage.feedback_rows import FeedbackChange
     from storage.information import KBInfo
-    from storage.records import Commit
     from storage.verify import VerifyReport
 
-Document = Mapping[str, Any]
-"""A document as a mapping with `id`, `title`, `text` and optionally `url`, `meta` and `aliases`."""
 
-
-class KnowledgeBase:
+class KnowledgeBase(Changing, Correcting, Texts):
     """A knowledge base on disk: build or open it, ask it, change it.
 
     >>> with KnowledgeBase.open(folder) as kb:
@@ -50,10 +43,6 @@ class KnowledgeBase:
     Asking takes no lock and sees every commit, also of other processes, from the next call on. The first change takes
     the writer's lock and keeps it until `close`. All methods may be called from several threads at once.
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._answerer = Answerer(engine)
 
     @classmethod
     def build(
@@ -232,8 +221,8 @@ class KnowledgeBase:
             threshold=threshold,
         )
         if isinstance(asked, Sequence) and not isinstance(asked, str):
-            return self._answerer.answer([_input(each, task) for each in asked], options)
-        return self._answerer.answer([_input(asked, task)], options)[0]
+            return self._answerer.answer([asked_for(each, task) for each in asked], options)
+        return self._answerer.answer([asked_for(asked, task)], options)[0]
 
     def search(
         self,
@@ -288,185 +277,7 @@ class KnowledgeBase:
             read=read,
             encoder=encoder,
         )
-        return self._answerer.search([_input(asked, "question")], options)[0]
-
-    def add(self, documents: Iterable[CorpusDocument | Document], *, replace: bool = True) -> Commit:
-        """Add documents; they are durable when this returns, and found from the next question on.
-
-        >>> mill = {"id": "quillmere", "title": "Quillmere", "text": "The mill of Quillmere was built in 1764."}
-        >>> kb.add([mill]).documents_added
-        1
-        >>> kb.ask("When was the mill of Quillmere built?").best.text
-        '1764'
-
-        Args:
-            documents: mappings with `id`, `title`, `text` (paragraphs apart by blank lines, or a list of them) and
-                optionally `url`, `meta` and `aliases`.
-            replace: whether a document takes the place of one with its id; otherwise that is an error.
-
-        Raises:
-            DuplicateDocumentError: an id comes twice, or exists and `replace` is off.
-            LockedError: another process is writing.
-            StorageFullError: no space; nothing was changed.
-        """
-        return self._engine.add(documents, replace=replace)
-
-    def sync(
-        self,
-        corpus: str | Path | Sequence[str | Path],
-        *,
-        source: str | None = None,
-        prefix: str = "",
-        format: str | None = None,
-        skip_bad: bool = False,
-        adopt: bool = False,
-        allow_empty: bool = False,
-        delete_most: bool = False,
-        dry_run: bool = False,
-        progress: bool = True,
-    ) -> SyncReport:
-        """Keep the documents of a folder or feed in step with it: add what is new, replace changed, delete gone ones.
-
-        >>> places = new_folder.with_name("places")
-        >>> places.mkdir()
-        >>> n = (places / "ulm.txt").write_text("Ulm lies on the Danube.")
-        >>> kb.sync(places).added
-        ['ulm.txt']
-        >>> kb.sync(places).unchanged
-        1
-        >>> kb.delete(["ulm.txt"]).documents_deleted
-        1
-
-        Args:
-            corpus: a folder or a file in any format that `kbengine build` reads, or several.
-            source: its name; by default its absolute path. Documents of other sources are not touched.
-            prefix: put before the id of each document.
-            format: of all files; by default each one's own is detected.
-            skip_bad: pass over records of a feed that cannot be read; nothing is deleted then.
-            adopt: take over documents of the same id that came from elsewhere.
-            allow_empty: delete all documents of the source if it is empty or not there.
-            delete_most: delete more than half of the source's documents.
-            dry_run: only compare.
-            progress: show progress on stderr.
-
-        Raises:
-            EmptyCorpusError: the source is empty or not there, and `allow_empty` is not set.
-            CorpusError: it cannot be read, or so much is gone that it has to be confirmed.
-            DuplicateDocumentError: a document of the same id came from elsewhere, and `adopt` is not set.
-            LockedError: another process is writing.
-        """
-        from kbengine.build.builder import CorpusOptions
-        from kbengine.build.sync import SyncOptions
-        from kbengine.progress import progress_for_terminal
-
-        given = [corpus] if isinstance(corpus, str | Path) else corpus
-        options = SyncOptions(
-            CorpusOptions(tuple(map(Path, given)), format, skip_bad, source, prefix),
-            adopt=adopt,
-            allow_empty=allow_empty,
-            delete_most=delete_most,
-            dry_run=dry_run,
-        )
-        with progress_for_terminal(quiet=not progress) as sink:
-            return self._engine.sync(options, progress=sink)
-
-    def delete(self, doc_ids: Sequence[str]) -> Commit:
-        """Delete documents; none of them is in an answer from the next question on.
-
-        >>> kb.delete(["quillmere"]).documents_deleted
-        1
-
-        Raises:
-            UnknownDocumentError: an id is not there; then nothing is deleted.
-        """
-        return self._engine.delete(doc_ids)
-
-    def add_aliases(self, doc_id: str, aliases: Sequence[str], *, prior: float | None = None) -> AliasChange:
-        """Give a document other names, which count from the next question on.
-
-        >>> kb.add_aliases("frida-kahlo", ["La heroína del dolor"]).aliases
-        1
-
-        Args:
-            doc_id: the document.
-            aliases: the names.
-            prior: probability that such a name means this document; None has it counted.
-
-        Raises:
-            UnknownDocumentError: no document has the id.
-            DuplicateAliasError: it has one of the names already.
-        """
-        return self._engine.add_aliases(doc_id, aliases, prior=prior)
-
-    def feedback(
-        self,
-        asked: str | TaskInput,
-        *,
-        right: Judged | Sequence[Judged] | None = None,
-        wrong: Judged | Sequence[Judged] | None = None,
-        document: str | None = None,
-        paragraph: int | None = None,
-        task: Task = "question",
-    ) -> FeedbackChange:
-        """Say which answers are right or wrong; `kbengine feedback export` makes rows of it that `tune` learns from.
-
-        Of the same answer to the same question the last word counts.
-
-        >>> said = kb.feedback("Where was Marie Curie born?", right="Warsaw", wrong="Paris", document="marie-curie")
-        >>> len(said.ids)
-        2
-        >>> answer = kb.ask("What was the programming language Java called at first?")
-        >>> len(kb.feedback("What was the programming language Java called at first?", right=answer.best).ids)
-        1
-
-        Args:
-            asked: what was asked, as in `ask`.
-            right: right answers: those that `ask` gave, or texts.
-            wrong: wrong answers, likewise.
-            document: id of the document that answers given as texts are or stand in: the right ones, without any the
-                wrong ones. The right answer to a mention or dialogue is a document.
-            paragraph: the number of their paragraph in it.
-            task: what a text is.
-
-        Raises:
-            InvalidOptionError: nothing is judged, a text cannot be stored, or a document is missing.
-            LockedError: another process is writing.
-        """
-        new = feedback_on(_input(asked, task), right=right, wrong=wrong, document=document, paragraph=paragraph)
-        return self._engine.add_feedback(new)
-
-    def list_feedback(self, *, task: Task | None = None) -> list[FeedbackRecord]:
-        """Return what was said about answers, oldest first.
-
-        >>> [(each.answer, each.verdict) for each in kb.list_feedback()][:2]
-        [('Warsaw', 'right'), ('Paris', 'wrong')]
-
-        Args:
-            task: only what is about this task.
-        """
-        return self._engine.reader.list_feedback(task=task)
-
-    def delete_feedback(self, ids: Sequence[int]) -> FeedbackChange:
-        """Delete what was said about answers, by its numbers.
-
-        >>> said = kb.feedback("Where was Marie Curie born?", wrong="Paris", document="marie-curie")
-        >>> kb.delete_feedback(said.ids).ids == said.ids
-        True
-
-        Raises:
-            UnknownFeedbackError: there is none of one of these numbers; then none is deleted.
-        """
-        return self._engine.delete_feedback(ids)
-
-    def compact(self, *, purge: bool = False) -> None:
-        """Merge segments, drop deleted documents for good and give their space back.
-
-        >>> kb.compact()
-
-        Args:
-            purge: also overwrite the space that deleted texts took in the database.
-        """
-        self._engine.compact(purge=purge)
+        return self._answerer.search([asked_for(asked, "question")], options)[0]
 
     def verify(self, *, deep: bool = False) -> VerifyReport:
         """Check every file and table.
@@ -546,9 +357,3 @@ class KnowledgeBase:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _input(asked: str | TaskInput, task: Task) -> TaskInput:
-    if isinstance(asked, str):
-        return Question(asked) if task == "question" else input_of(task, asked)
-    return asked

@@ -21,6 +21,7 @@ COMMANDS = {
         "kbengine.terminal.aliases_command:aliases",
         "Other names of documents: list, look up, add, delete, import.",
     ),
+    "annotate": ("adapters.commands.annotate:annotate", "Find and link the mentions of a text that has no marks."),
     "backup": (f"{MAINTENANCE_BACKUP}:backup", "Add a backup to a folder of backups, while others read and write."),
     "build": (f"{BUILD}:build", "Build a knowledge base from files or folders."),
     "calibrate": (

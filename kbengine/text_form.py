@@ -30,6 +30,20 @@ def input_of(task: Task, text: str) -> TaskInput:
             return dialogue_of(text)
 
 
+def asked_for(asked: str | TaskInput, task: Task) -> TaskInput:
+    """Return what is asked: a text is read as the task's text form, a question as it is.
+
+    >>> asked_for("Ulm [SEP] country", "slot-filling")
+    Slot(subject='Ulm', relation='country')
+
+    Raises:
+        TaskInputError: the text has not the task's form.
+    """
+    if isinstance(asked, str):
+        return Question(asked) if task == "question" else input_of(task, asked)
+    return asked
+
+
 def slot_of(text: str) -> Slot:
     """Return what is asked by "subject [SEP] relation", or backwards by "? [SEP] relation [SEP] object".
 

@@ -16,7 +16,8 @@ import kbengine
 from kbengine import KnowledgeBase, Mention, Question, Slot
 from kbengine.errors import CorpusError, InvalidOptionError, TaskInputError
 
-MODULES = ("kbengine", "adapters.knowledge_base", "kbengine.inputs", "kbengine.text_form", "kbengine.search.query")
+FACE = ("adapters.knowledge_base", "adapters.face.changing", "adapters.face.correcting", "adapters.face.texts")
+MODULES = ("kbengine", *FACE, "kbengine.inputs", "kbengine.text_form", "kbengine.search.query")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,8 @@ def test_the_examples_of_the_docstrings_print_what_they_show(name, folder, tmp_p
 
 def test_every_public_method_has_an_example() -> None:
     """And opens with a sentence of its own."""
-    for name, method in vars(KnowledgeBase).items():
+    methods = {name: each for part in KnowledgeBase.__mro__[-2::-1] for name, each in vars(part).items()}
+    for name, method in methods.items():
         if name.startswith("_") or name == "engine":
             continue
         text = (method.__func__ if isinstance(method, classmethod) else method).__doc__

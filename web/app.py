@@ -72,6 +72,7 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
 
 def _blueprints() -> list[APIBlueprint]:
     from web.api.aliases import aliases
+    from web.api.annotate import annotate
     from web.api.batch import batch
     from web.api.documents import documents
     from web.api.feedback import feedback
@@ -80,7 +81,7 @@ def _blueprints() -> list[APIBlueprint]:
     from web.api.kilt import kilt
     from web.api.queries import queries
 
-    return [queries, batch, kilt, documents, aliases, feedback, kb, health]
+    return [queries, batch, annotate, kilt, documents, aliases, feedback, kb, health]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:

@@ -11,6 +11,8 @@ BULK_BODY_BYTES = 64 << 20
 """Body of a batch, of documents, of a KILT stream."""
 TEXT_CHARS = 16_000
 """Each text of a query: question, subject, relation, context, turn."""
+ANNOTATED_CHARS = 4_000_000
+"""A text to annotate; one that takes longer than the deadline is streamed."""
 FILTER_CHARS = MAX_FILTER_CHARS
 """A filter over the fields of documents."""
 ADDRESS_FILTER_CHARS = 500

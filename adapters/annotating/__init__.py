@@ -1,0 +1,1 @@
+"""Texts without marks: their mentions found and linked together."""
