@@ -21,13 +21,13 @@ SERIES: dict[str, list[Step]] = {
 
 @pytest.mark.parametrize("name", SERIES)
 def test_a_power_cut_loses_nothing_acknowledged(name: str, tmp_path: Path) -> None:
-    """Some thirty cuts of each series; what the machine recorded is what is on the real disk."""
+    """Some fifteen cuts of each series (`make test-slow`: thousands); what was recorded is what is on the real disk."""
     recording = record(tmp_path / "run", SERIES[name])
     kb = tmp_path / "run" / "kb"
     (kb / "writer.lock").write_bytes(b"")  # its holder's name is nobody's promise
     assert recording.machine.now.content() == Tree.of(tmp_path / "run").content()
     assert state_of(kb) == recording.states[-1]
-    assert check_all(recording, tmp_path, Cuts(stride=6, seed=len(name))) > 10
+    assert check_all(recording, tmp_path, Cuts(stride=16, seed=len(name))) >= len(SERIES[name])
 
 
 class LyingDisk(Machine):
