@@ -154,7 +154,8 @@ def built(config: Config, packages: dict[str, Path], corpus: Path) -> tuple[dict
             processor[side].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
             peak[side].append(after.ru_maxrss * 1024)
             if side == "now":  # the same for both: what is encoded depends on the corpus and the encoder alone
-                n_tokens = int(json.loads(done.stdout.splitlines()[-1])["encoded_tokens"])
+                facts = json.loads(done.stdout.splitlines()[-1])
+                n_tokens = round(facts["encoded_tokens_per_s"] * facts["elapsed_s"])
     figures = {
         side: {
             "tokens_per_s": round(n_tokens / float(np.median(seconds[side]))),
