@@ -194,8 +194,8 @@ class KBWriter:
                 before = newest_generation(connection)
             if replaced and not replace:
                 raise DuplicateDocumentError(
-                    f"{_some(row['doc_id'] for row in replaced)} already in {self.path}; pass replace=True to replace, "
-                    "or leave them out"
+                    f"{_some(row['doc_id'] for row in replaced)} already in {self.path}, and replace is "
+                    "off; turn it on, or leave them out"
                 )
             batch = prepare_batch(documents, before)
             commit = Commit(batch.after.number, op_id, len(documents) - len(replaced), len(replaced), 0)

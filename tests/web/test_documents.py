@@ -55,6 +55,21 @@ def test_a_document_is_added_read_found_and_deleted(service):
     assert "A zebra has stripes." not in find(service, "stripes")
 
 
+def test_a_document_that_is_there_is_not_replaced_when_it_is_not_to_be(service):
+    """Then nothing of the request is added, and the answer says which id and how to replace it."""
+    service.post("/v1/documents", ZEBRA)
+    other = [{**ZEBRA, "title": "Other"}, {"id": "new", "title": "New", "text": "Something new."}]
+    refused = service.post("/v1/documents?replace=false", {"documents": other})
+
+    assert refused.status_code == 409
+    assert "'zebra'" in refused.json["detail"] and "replace is off" in refused.json["detail"]
+    assert service.client.get("/v1/documents/zebra").json["title"] == "Zebra"
+    assert service.client.get("/v1/documents/new").status_code == 404
+    assert service.post("/v1/documents?replace=false", other[1]).status_code == 201
+    assert service.post("/v1/documents?replace=perhaps", other[1]).status_code == 422
+    service.post("/v1/documents:delete", {"ids": ["zebra", "new"]})
+
+
 def test_several_documents_are_added_as_a_list_or_as_lines(service):
     """All in one commit; a document that is there is replaced."""
     many = [{"id": f"n{n}", "title": f"Number {n}", "text": f"The number {n}."} for n in range(5)]

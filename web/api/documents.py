@@ -14,6 +14,7 @@ from web.guards import JSON_TYPES, LINES_TYPES, access, body
 from web.listing import list_documents as list_page
 from web.listing import stored_document
 from web.models.documents import (
+    AddQuery,
     Committed,
     DocumentIds,
     DocumentList,
@@ -49,18 +50,20 @@ def list_documents(query_data: ListQuery) -> Response:
 
 
 @documents.post("/documents")
+@documents.input(AddQuery, location="query")
 @documents.output(Committed, 201, description="The documents are durable, and in every query from now on.")
 @body(*JSON_TYPES, *LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES, model=DocumentsToAdd)
 @access("write")
-def add_documents() -> Response:
+def add_documents(query_data: AddQuery) -> Response:
     """Add documents.
 
     One as an object, several as `{"documents": […]}` or as JSON lines: all of them are added, or none. A document
-    whose id is there already is replaced.
+    whose id is there already is replaced; with `replace=false` none is added then, and the answer is 409.
     """
     wanted = [each.mapping() for each in DocumentsToAdd.read(read_body(lines_as="documents"))]
     current_request().facts["documents"] = len(wanted)
-    return committed(current_service().engine.knowledge_base.add, wanted, facts=_facts, status=201)
+    add = current_service().engine.knowledge_base.add
+    return committed(add, wanted, facts=_facts, status=201, replace=query_data.replace)
 
 
 @documents.post("/documents:delete")

@@ -12,7 +12,7 @@ from web.models.base import AddressFilter, Body, DocumentId, Name, StoredText, T
 
 
 class NewDocument(Body):
-    """A document to add; one whose id is there already is replaced."""
+    """A document to add; one whose id is there already is replaced, unless the address says `replace=false`."""
 
     id: DocumentId
     title: Title
@@ -34,6 +34,16 @@ class NewDocuments(Body):
     """Documents to add, all or none of them."""
 
     documents: list[NewDocument] = Field(min_length=1, max_length=limits.DOCUMENTS)
+
+
+class AddQuery(Body):
+    """How documents are added; parameters of an address are text, so truth values are read from it."""
+
+    model_config = ConfigDict(strict=False)
+
+    replace: bool = Field(
+        True, description="Whether documents whose ids are there already are replaced; with false the answer is 409."
+    )
 
 
 class DocumentsToAdd(RootModel[NewDocument | NewDocuments]):
