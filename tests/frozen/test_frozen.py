@@ -39,10 +39,12 @@ def recorded(kb: Path) -> list[dict[str, Any]]:
 
 def ask(kb: Path, asked: list[str]) -> dict[str, Any]:
     """The answer of this version."""
-    # Reading is newer than the recordings, and so is what decides about a talk's lexical weight: a weight of one's own
-    # counts as it did.
+    # Reading and queries in int8 are newer than the recordings, and so is what decides about a talk's lexical weight: a
+    # weight of one's own counts as it did.
     weight = ["--weight", "lexical=0.75"] if asked.count("--turn") > 1 else []
-    answer: dict[str, Any] = json.loads(run("query", "--kb", kb, "--json", "--explain", "--read", "0", *asked, *weight))
+    answer: dict[str, Any] = json.loads(
+        run("query", "--kb", kb, "--json", "--explain", "--read", "0", "--dtype", "float32", *asked, *weight)
+    )
     return answer
 
 
