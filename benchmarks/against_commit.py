@@ -78,9 +78,8 @@ class Side:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        # Closes both pipes, which ends the process, and waits for it.
+        self._process.__exit__(None, None, None)
 
     def __call__(self, do: str, **given: Any) -> Any:
         """Return what the process answers."""
