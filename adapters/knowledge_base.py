@@ -25,6 +25,7 @@ from kbengine.search.results import SearchResult
 from kbengine.text_form import asked_for
 
 if TYPE_CHECKING:
+    from kbengine.build.storing import StoredTokens
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
     from storage.backup import BackupReport
@@ -54,6 +55,8 @@ class KnowledgeBase(Changing, Correcting, Texts):
         skip_bad: bool = False,
         keep_fraction: float | None = None,
         index: str | None = None,
+        store: StoredTokens = "all",
+        code_bits: int = 4,
         encoder: Encoder | str | None = None,
         device: str = "auto",
         dtype: DTypeChoice = "auto",
@@ -72,9 +75,10 @@ class KnowledgeBase(Changing, Correcting, Texts):
                 `title`, `text` and optionally `url`, `meta` and `aliases`.
             format: of all files; by default each one's own is detected.
             skip_bad: count records that cannot be read instead of stopping at the first.
-            keep_fraction: store this share of the tokens, the best by the encoder's filter; by default its threshold
-                decides, about half.
+            keep_fraction: index this share of the tokens, the best by the encoder's filter; by default half.
             index: the kind of index; by default `ivf-sq8`.
+            store: `all` tokens, so that each can begin or end an answer, or those that are `indexed` alone.
+            code_bits: of a stored dimension, 4 (on the average) or 8.
             encoder: an encoder, or the name or directory of one; by default `minilm-phrase`.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
             dtype: of the matrix products; `auto` takes what is fastest here.
@@ -87,6 +91,7 @@ class KnowledgeBase(Changing, Correcting, Texts):
         """
         from kbengine.build.builder import CorpusOptions, build
         from kbengine.build.filtering import DEFAULT_FILTER, FilterOptions
+        from kbengine.build.storing import StoreOptions
         from kbengine.corpus.written import corpus_paths
         from kbengine.encoders.encoder import Encoder
         from kbengine.progress import progress_for_terminal
@@ -100,6 +105,7 @@ class KnowledgeBase(Changing, Correcting, Texts):
                 encoder=encoder,
                 filter_options=DEFAULT_FILTER if keep_fraction is None else FilterOptions(keep_fraction=keep_fraction),
                 ann={} if index is None else {"kind": index},
+                store=StoreOptions(store, code_bits),
                 progress=sink,
             )
         return cls.open(path, encoder=encoder)

@@ -79,9 +79,12 @@ class Point:
 
 
 def copy_options(point: Point) -> ReindexOptions:
-    """Return what is to change to make the point's copy; int8 vectors are dropped where they were quantised."""
-    filter_options = FilterOptions(keep_fraction=point.fraction) if point.fraction < 1 else FilterOptions()
-    return ReindexOptions(filter_options, {"kind": point.kind}, drop_vectors=point.kind != "ivf-sq8")
+    """Return what is to change to make the point's copy; stored vectors are dropped where they were quantised."""
+    drops = point.kind != "ivf-sq8"
+    if point.fraction == 1:
+        return ReindexOptions(ann={"kind": point.kind}, drop_vectors=drops)
+    kept = FilterOptions(keep_fraction=point.fraction)
+    return ReindexOptions(kept, {"kind": point.kind}, drop_vectors=drops, store="indexed")
 
 
 def int8_copy(config: Config, fraction: float) -> Path:

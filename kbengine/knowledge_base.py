@@ -255,7 +255,8 @@ class KnowledgeBase:
         encoder = agreeing_encoder(self.encoder, settings.sparse_model, self.path)
         plain = [each if isinstance(each, CorpusDocument) else parse_plain(each) for each in documents]
         filter_options = FilterOptions.from_json(settings.filter)
-        chunk = DocumentEncoder(encoder, filter_options).encode(plain, threshold=stored_threshold(settings))
+        document_encoder = DocumentEncoder(encoder, filter_options, store_all=settings.stores_all)
+        chunk = document_encoder.encode(plain, threshold=stored_threshold(settings))
         with self._write_lock:
             return self._open_writer().add(chunk.documents, replace=replace, op_id=op_id)
 

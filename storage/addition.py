@@ -21,8 +21,17 @@ from storage.segment import SegmentArrays
 from storage.segment_arrays import narrow
 from storage.settings import KBSettings
 from storage.sparse_rows import SparseArrays, sparse_arrays
+from storage.stored_code import MEASURED_ROWS, measure_stored_code
 
-__all__ = ["Batch", "PlacedPassage", "check_documents", "common_scales", "prepare_batch", "segment_arrays"]
+__all__ = [
+    "Batch",
+    "PlacedPassage",
+    "check_documents",
+    "common_scales",
+    "measured_code",
+    "prepare_batch",
+    "segment_arrays",
+]
 
 # Few vectors say little about the largest component to come; a larger common scale costs next to no precision.
 _SAMPLE_ROWS = 1_000
@@ -150,6 +159,16 @@ def common_scales(placed: Sequence[PlacedPassage], settings: KBSettings) -> tupl
     return token_scale, passage_scale
 
 
+def measured_code(placed: Sequence[PlacedPassage]) -> Quantiser:
+    """Return the code for vectors like those of this first batch."""
+    vectors = np.concatenate([entry.passage.vectors for entry in placed])
+    if not len(vectors):
+        vectors = np.stack([entry.passage.passage_vector for entry in placed])
+    if len(vectors) > MEASURED_ROWS:
+        vectors = vectors[np.sort(np.random.default_rng(1).choice(len(vectors), MEASURED_ROWS, replace=False))]
+    return measure_stored_code(vectors)
+
+
 def _fit(vectors: NDArray[np.float32]) -> float:
     headroom = _HEADROOM if len(vectors) < _SAMPLE_ROWS else 1.0
     return common_scale(vectors * np.float32(headroom))
@@ -182,18 +201,21 @@ def segment_arrays(
         token_vectors = {
             "codes": None,
             "scales": None,
-            "list_numbers": coded.list_numbers,
+            "list_numbers": coded.stored_lists,
             "quantised": coded.codes,
             "quantiser": quantiser.name,
         }
     passage_codes, passage_scales = quantise(np.stack([passage.passage_vector for passage in passages]), passage_scale)
     counts = np.array([len(passage.vectors) for passage in passages], dtype=np.int64)
+    ordinals = np.concatenate([passage.token_ordinals for passage in passages]).astype(np.uint32)
+    logits = np.concatenate([passage.filter_logits for passage in passages]).astype(np.float16)
+    is_whole = all(len(passage.vectors) == passage.encoded_token_count for passage in passages)
     numbers = _token_numbers(placed)
     postings = build_postings((entry.title, entry.passage.text) for entry in placed)
     return SegmentArrays(
         **token_vectors,
-        token_ordinals=np.concatenate([passage.token_ordinals for passage in passages]).astype(np.uint32),
-        filter_logits=np.concatenate([passage.filter_logits for passage in passages]).astype(np.float16),
+        token_ordinals=None if is_whole else narrow(ordinals),
+        filter_logits=logits.max(axis=1, initial=-np.inf),
         passage_ids=np.array([entry.passage_id for entry in placed], dtype=np.int64),
         document_ids=np.array([entry.document_id for entry in placed], dtype=np.int64),
         first_token_ids=np.array([entry.first_token_id for entry in placed], dtype=np.int64),

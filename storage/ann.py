@@ -1,7 +1,7 @@
 """Approximate nearest neighbours of one segment: FAISS lists give candidates, the stored vectors their scores.
 
-Where the int8 vectors are stored, whatever FAISS returns is scored again from the codes and each row's own scale.
-Otherwise scores come from the decoded quantised vectors: what the index really serves.
+Whatever FAISS returns is scored again from what is stored: int8 codes with each row's own scale, or quantised vectors.
+All rows have scores; the index is made of those that a search may start from, which the filter chose.
 
 The file in `index/` of kind `ivf-sq8` holds only centroids and the order of rows; the lists are filled from the
 segment's codes when it is loaded. FAISS sees these as bytes of an 8-bit scalar quantiser whose range is chosen such
@@ -10,28 +10,18 @@ that a byte decodes to exactly the int8 value: one common scale then turns its s
 
 from __future__ import annotations
 
-import logging
 import math
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.ann_codes import CodedVectors, build_codes, codes_path, read_codes, write_codes
-from storage.ann_lists import (
-    AnnKind,
-    AnnLists,
-    AnnSource,
-    Progress,
-    ann_path,
-    build_lists,
-    read_lists,
-    write_lists,
-)
+from storage.ann_codes import CodedVectors, DecodedSource
+from storage.ann_lists import AnnKind, AnnLists, AnnSource, Progress, ann_path
 from storage.ann_options import AnnOptions
+from storage.ann_parts import AnnParts, AnnRequest, SomeRows, ann_parts, ann_source, stored_codes
 from storage.code_block import BlockPart
-from storage.codes import quantise
-from storage.errors import CorruptError, InvalidOptionError, KBError
+from storage.errors import InvalidOptionError
 from storage.exact import Found, RowVectors, check_queries, score_rows, search_rows
 from storage.filled_index import FilledIndex, Selector
 from storage.gpu import IndexDevice, uses_gpu
@@ -41,6 +31,7 @@ from storage.segment import Segment
 __all__ = [
     "AnnKind",
     "AnnOptions",
+    "AnnRequest",
     "Progress",
     "TokenAnn",
     "ann_path",
@@ -51,7 +42,6 @@ __all__ = [
     "stored_codes",
 ]
 
-_log = logging.getLogger(__name__)
 # Below this share of live rows FAISS skips dead ones itself; above it, fetching a few more is faster.
 _SELECT_BELOW = 0.5
 # Fetched beyond k: rows whose own scale FAISS does not see may deserve a better place.
@@ -61,47 +51,62 @@ _SPARE_ROWS = 16
 class TokenAnn:
     """Search over the token vectors, or the passage vectors, of one segment; safe to share between threads.
 
+    Inside, those that can be found are numbered from 0: their *places*.
+
     Attributes:
-        source: The vectors that scores come from.
-        served: The vectors that candidates are sought among: the same, or quantised ones.
+        source: The vectors that scores come from, of all rows.
         options: How the index was built and is asked.
         lists: The lists of kind `ivf-sq8`; None for other kinds and where every search is exact.
     """
 
-    def __init__(
-        self,
-        source: AnnSource | CodedVectors,
-        found_in: AnnLists | CodedVectors | None,
-        options: AnnOptions,
-        *,
-        device: IndexDevice = "cpu",
-    ) -> None:
-        self.source: RowVectors = source
-        self.served: RowVectors = source
+    def __init__(self, parts: AnnParts, options: AnnOptions, *, device: IndexDevice = "cpu") -> None:
+        self.source: RowVectors = parts.source
         self.options = options
+        found_in = parts.found_in
         self.lists = found_in if isinstance(found_in, AnnLists) else None
-        self._plain = source if isinstance(source, AnnSource) else None
+        self._rows = parts.rows
+        self._sought: RowVectors = parts.source if parts.rows is None else SomeRows(parts.source, parts.rows)
+        self._served: RowVectors | None = None
+        self._plain = parts.plain
         self._index: FilledIndex | None = None
+        # FAISS decodes the very codes that scores come from: looking into all lists is looking at every row.
+        self._is_decoded_exactly = isinstance(parts.listed, DecodedSource) and isinstance(found_in, AnnLists)
         self._refine = 1
-        # Rows that a scan of int8 codes alone underrates: where the scan is to be exact they are always candidates.
+        # Places that a scan of int8 codes alone underrates: where the scan is to be exact they are always candidates.
         self._always = np.empty(0, dtype=np.int64)
         if isinstance(found_in, CodedVectors):
-            self.served = found_in
+            self._served = found_in
             self._index = FilledIndex.of_codes(found_in)
-            if source is not found_in:
+            if not parts.is_all_there_is:
                 self._refine = options.refine or options.index_kind.refine
         elif found_in is not None:
-            assert isinstance(source, AnnSource)
-            self._index = FilledIndex.of_lists(source, found_in)
-            if len(found_in.centroids) == 1:
-                self._always = np.flatnonzero(source.scales != np.float16(source.common))
+            assert parts.listed is not None
+            self._index = FilledIndex.of_lists(parts.listed, found_in)
+            if len(found_in.centroids) == 1 and isinstance(parts.listed, AnnSource):
+                self._always = np.flatnonzero(parts.listed.scales != np.float16(parts.listed.common))
         if self._index is not None and uses_gpu(device):
             self._index = self._index.on_gpu()
 
     @property
     def n_rows(self) -> int:
         """How many vectors can be found."""
-        return self.source.n_rows
+        return self._sought.n_rows
+
+    def findable(self, live: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        """Return which of the vectors that can be found are live, bool (n_rows), from a mask of all rows."""
+        return live if live is None or self._rows is None else live[self._rows]
+
+    def served_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of rows float32 (rows, d) as the index sees them; of those it does not see as stored."""
+        if self._served is None:
+            return self.source.vectors(rows)
+        if self._rows is None:
+            return self._served.vectors(rows)
+        places = np.minimum(np.searchsorted(self._rows, rows), max(len(self._rows) - 1, 0))
+        is_seen = self._rows[places] == rows
+        vectors = self.source.vectors(rows)
+        vectors[is_seen] = self._served.vectors(places[is_seen])
+        return vectors
 
     @property
     def is_exact(self) -> bool:
@@ -134,25 +139,38 @@ class TokenAnn:
         queries = check_queries(queries, k, d=self.source.d)
         if nprobe is not None and nprobe < 1:
             raise InvalidOptionError(f"nprobe is {nprobe}, expected at least 1")
-        if exact or self._index is None:
-            found = search_rows(self.source, queries, k, live=live)
+        live = self.findable(live)
+        if self._index is not None and exact and self._is_decoded_exactly:
+            found = self._probe(queries, k, probes=self._index.nlist, live=live)
+        elif exact or self._index is None:
+            found = search_rows(self._sought, queries, k, live=live)
         else:
             nlist = self._index.nlist
             probes = round(self.options.probes_for(nlist) * nprobe_factor) if nprobe is None else nprobe
             probes = max(1, min(probes, nlist))
             found = self._probe(queries, k, probes=probes, live=live)
+        if self._rows is not None:
+            return found.scores, np.where(found.rows >= 0, self._rows[found.rows], -1)
         return found.scores, found.rows
 
     @property
     def has_codes(self) -> bool:
-        """Whether int8 codes are stored: only then a block can be made of them."""
+        """Whether there are int8 codes: only then a block can be made of them."""
         return self._plain is not None
 
     def block_part(self, *, first_row: int, live: NDArray[np.bool_] | None) -> BlockPart:
-        """Return the live rows, numbered from `first_row`, to be scanned with other segments; of int8 codes only."""
+        """Return what can be found and is live, to be scanned with other segments; of int8 codes only.
+
+        Args:
+            first_row: Number of the segment's first row.
+            live: bool (n), of all rows; None: all are.
+        """
         assert self._plain is not None
-        rows = np.arange(self.n_rows) if live is None else np.flatnonzero(live)
-        return BlockPart(self._plain.codes[rows], self._plain.scales[rows], rows + first_row)
+        live = self.findable(live)
+        places = np.arange(self.n_rows) if live is None else np.flatnonzero(live)
+        rows = places if self._rows is None else self._rows[places]
+        some = self._plain.some(places)
+        return BlockPart(some.codes, some.scales, rows + first_row)
 
     @property
     def common_scale(self) -> float:
@@ -221,39 +239,13 @@ class TokenAnn:
         for index, query in enumerate(queries):
             valid = rows[index] >= 0
             chosen = rows[index, valid]
-            scores[index, valid] = score_rows(self.source.vectors(chosen), query)
+            scores[index, valid] = score_rows(self._sought.vectors(chosen), query)
         if rows.shape[1] < k:
             padding = ((0, 0), (0, k - rows.shape[1]))
             scores = np.pad(scores, padding, constant_values=-np.inf)
             rows = np.pad(rows, padding, constant_values=-1)
         order = np.lexsort((rows, -scores), axis=1)[:, :k]
         return Found(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
-
-
-def ann_source(segment: Segment, kind: AnnKind) -> AnnSource | None:
-    """Return the int8 vectors of a segment that a search of this kind looks at; None where it has codes only."""
-    arrays = segment.arrays
-    if kind == "passages":
-        return AnnSource(segment.file.sha256, kind, arrays.passage_codes, arrays.passage_scales, arrays.passage_scale)
-    if arrays.codes is None or arrays.scales is None:
-        return None
-    return AnnSource(segment.file.sha256, kind, arrays.codes, arrays.scales, arrays.token_scale)
-
-
-def stored_codes(segment: Segment, quantiser: Quantiser | None) -> CodedVectors:
-    """Return the quantised vectors that a segment stores in place of int8 ones; CorruptError without a quantiser."""
-    arrays = segment.arrays
-    if quantiser is None or quantiser.name != arrays.quantiser:
-        raise CorruptError(
-            f"{segment.path} is coded with quantiser {arrays.quantiser!r}, the knowledge base has "
-            f"{None if quantiser is None else quantiser.name!r}; restore kb.sqlite and segments/ from one backup"
-        )
-    assert arrays.list_numbers is not None
-    assert arrays.quantised is not None
-    fits = arrays.quantised.shape[1] == quantiser.code_bytes and segment.d == quantiser.d
-    if not fits or int(arrays.list_numbers.max(initial=0)) >= quantiser.nlist:
-        raise CorruptError(f"{segment.path}: codes do not fit quantiser {quantiser.name}; restore it from a backup")
-    return CodedVectors(quantiser, arrays.list_numbers, arrays.quantised)
 
 
 def build_ann(
@@ -266,7 +258,7 @@ def build_ann(
 ) -> TokenAnn:
     """Search over a segment's vectors, built from scratch in memory."""
     options = options or AnnOptions()
-    return TokenAnn(*_parts(None, segment, kind, options, quantiser, progress), options)
+    return TokenAnn(ann_parts(segment, AnnRequest(kind, options, quantiser, progress=progress)), options)
 
 
 def load_ann(
@@ -276,6 +268,8 @@ def load_ann(
     options: AnnOptions | None = None,
     *,
     quantiser: Quantiser | None = None,
+    stored: Quantiser | None = None,
+    threshold: float | None = None,
     device: IndexDevice = "cpu",
     progress: Progress | None = None,
 ) -> TokenAnn:
@@ -289,104 +283,25 @@ def load_ann(
         segment: Whose vectors.
         kind: Which of them.
         options: What index; a kind that needs a quantiser is served as `ivf-sq8` without one.
-        quantiser: The knowledge base's.
+        quantiser: Of the index.
+        stored: What decodes stored vectors that are quantised; None: the index's own quantiser does.
+        threshold: Filter logit from which on tokens can be found; None: all can.
         device: Where searches run.
         progress: Told while something is built.
     """
     options = options or AnnOptions()
-    return TokenAnn(*_parts(directory, segment, kind, options, quantiser, progress), options, device=device)
+    asked = AnnRequest(kind, options, quantiser, stored, threshold, directory, progress)
+    return TokenAnn(ann_parts(segment, asked), options, device=device)
 
 
-def prepare_ann(
-    directory: Path,
-    segment: Segment,
-    kind: AnnKind,
-    options: AnnOptions,
-    *,
-    quantiser: Quantiser | None = None,
-    progress: Progress | None = None,
-) -> None:
+def prepare_ann(segment: Segment, asked: AnnRequest) -> None:
     """Make the file that `load_ann` with the same arguments reads, if there is to be one."""
-    needs_no_file = kind == "tokens" and ann_source(segment, kind) is None
     # Before a quantiser is trained nobody is to read the index.
-    untrained = kind == "tokens" and options.index_kind.needs_quantiser and quantiser is None
+    untrained = asked.needs_quantiser and asked.quantiser is None
+    needs_no_file = (
+        asked.kind == "tokens"
+        and ann_source(segment, asked.kind) is None
+        and asked.decoder_of(segment) is asked.quantiser
+    )
     if not needs_no_file and not untrained:
-        _parts(directory, segment, kind, options, quantiser, progress)
-
-
-def _parts(
-    directory: Path | None,
-    segment: Segment,
-    kind: AnnKind,
-    options: AnnOptions,
-    quantiser: Quantiser | None,
-    progress: Progress | None,
-) -> tuple[AnnSource | CodedVectors, AnnLists | CodedVectors | None]:
-    """Return what scores come from, and what candidates are sought in: None where all rows are scanned."""
-    source = ann_source(segment, kind)
-    n_rows = segment.n_rows if kind == "tokens" else segment.n_passages
-    is_small = n_rows < max(options.exact_below_rows, 1)
-    if source is None:
-        coded = stored_codes(segment, quantiser)
-        if not is_small:
-            return coded, coded
-        # Decoded once: scanned with the other small segments as if it had int8 vectors.
-        codes, scales = quantise(coded.vectors(slice(None)), segment.arrays.token_scale)
-        source = AnnSource(segment.file.sha256, kind, codes, scales, segment.arrays.token_scale)
-    if is_small:
-        return source, None
-    if options.kind == "exact":
-        return source, _one_list(source)
-    if kind == "tokens" and options.index_kind.needs_quantiser and quantiser is not None:
-        return source, _codes(directory, segment, source, quantiser, progress)
-    return source, _lists(directory, segment, source, options, progress)
-
-
-def _one_list(source: AnnSource) -> AnnLists:
-    """Return all rows in one list, which every search scans."""
-    n = source.n_rows
-    return AnnLists(np.zeros((1, source.d), np.float32), np.arange(n, dtype=np.uint32), np.array([0, n]))
-
-
-def _lists(
-    directory: Path | None, segment: Segment, source: AnnSource, options: AnnOptions, progress: Progress | None
-) -> AnnLists:
-    if directory is None:
-        return build_lists(source, options, progress=progress)
-    path = ann_path(directory, segment.name, source.kind)
-    try:
-        return read_lists(path, source, options)
-    except KBError as error:
-        _tell(path, error)
-    lists = build_lists(source, options, progress=progress)
-    try:
-        write_lists(path, lists, source, options)
-    except KBError as error:
-        _log.warning("%s will be built again at the next start: %s", path, error)
-    return lists
-
-
-def _codes(
-    directory: Path | None, segment: Segment, source: AnnSource, quantiser: Quantiser, progress: Progress | None
-) -> CodedVectors:
-    if directory is None:
-        return build_codes(source, quantiser, progress=progress)
-    path = codes_path(directory, segment.name, quantiser.name)
-    try:
-        return read_codes(path, source, quantiser)
-    except KBError as error:
-        _tell(path, error)
-    coded = build_codes(source, quantiser, progress=progress)
-    try:
-        write_codes(path, coded, source)
-    except KBError as error:
-        _log.warning("%s will be built again at the next start: %s", path, error)
-    return coded
-
-
-def _tell(path: Path, error: KBError) -> None:
-    """Log why a file is built again, unless it was just not there yet."""
-    if not isinstance(error, CorruptError):
-        _log.warning("rebuilding %s in memory: %s", path, error)
-    elif not isinstance(error.__cause__, FileNotFoundError):
-        _log.warning("rebuilding %s: %s", path, error)
+        ann_parts(segment, asked)

@@ -12,13 +12,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.ann_lists import AnnSource, Nearest, Progress, nearest_centroids
+from storage.ann_lists import AnnKind, AnnSource, ListSource, Nearest, Progress, nearest_centroids, of_threshold
+from storage.codes import quantise
 from storage.container import ArraySource, ArraySpec, open_container, write_container
 from storage.durable import DurableFile, hash_file
 from storage.errors import CorruptError
+from storage.index_kind import STORED_KIND
 from storage.quantiser import Quantiser
 
-__all__ = ["CodedVectors", "build_codes", "codes_path", "encode_rows", "read_codes", "write_codes"]
+__all__ = [
+    "CodedVectors",
+    "DecodedSource",
+    "build_codes",
+    "codes_path",
+    "encode_rows",
+    "read_codes",
+    "write_codes",
+]
 
 _FORMAT = "kbengine-codes"
 _VERSION = "1"
@@ -34,13 +44,27 @@ class CodedVectors:
 
     Attributes:
         quantiser: What decodes them.
-        list_numbers: uint16 (n).
+        list_numbers: uint16 (n), all of them 0 where it has no lists.
         codes: uint8 (n, code_bytes).
     """
 
     quantiser: Quantiser
     list_numbers: NDArray[np.uint16]
     codes: NDArray[np.uint8]
+
+    @classmethod
+    def of(
+        cls, quantiser: Quantiser, list_numbers: NDArray[np.uint16] | None, codes: NDArray[np.uint8]
+    ) -> CodedVectors:
+        """Return the vectors; `list_numbers` None where the quantiser has one list."""
+        if list_numbers is None:
+            list_numbers = np.broadcast_to(np.uint16(0), len(codes))
+        return cls(quantiser, list_numbers, codes)
+
+    @property
+    def stored_lists(self) -> NDArray[np.uint16] | None:
+        """The list numbers, None where they need not be stored."""
+        return None if self.quantiser.kind.name == STORED_KIND else self.list_numbers
 
     @property
     def n_rows(self) -> int:
@@ -100,17 +124,79 @@ def _room(n: int, width: int) -> NDArray[np.uint8]:
         return np.memmap(file, dtype=np.uint8, mode="w+", shape=(n, width))
 
 
-def build_codes(source: AnnSource, quantiser: Quantiser, *, progress: Progress | None = None) -> CodedVectors:
+@dataclass(frozen=True)
+class DecodedSource:
+    """Some rows of quantised vectors, numbered 0…m−1, decoded whenever an index of them is made.
+
+    Lists of them stay in the basis of the codes, so that nothing has to be rotated back: FAISS decodes their levels.
+
+    Attributes:
+        segment_sha256: Checksum of the segment's file.
+        coded: The vectors of all rows.
+        rows: int64 (m), those that the index is made of; None for all.
+        common: Common scale of int8 codes made of them.
+    """
+
+    segment_sha256: str
+    coded: CodedVectors
+    rows: NDArray[np.int64] | None
+    common: float
+
+    @property
+    def kind(self) -> AnnKind:
+        """Whose vectors they are."""
+        return "tokens"
+
+    @property
+    def n_rows(self) -> int:
+        """How many vectors there are."""
+        return self.coded.n_rows if self.rows is None else len(self.rows)
+
+    @property
+    def d(self) -> int:
+        """Their dimension."""
+        return self.coded.d
+
+    def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """Return the vectors of rows, float32 (rows, d)."""
+        return self.coded.vectors(rows if self.rows is None else self.rows[rows])
+
+    @property
+    def basis(self) -> Quantiser:
+        """What rotates queries into the basis of the lists: that of the codes."""
+        return self.coded.quantiser
+
+    @property
+    def faiss_ranges(self) -> NDArray[np.float32]:
+        """Least values and widths with which FAISS decodes bytes as the quantiser decodes levels, float32 (2·d)."""
+        least, step = self.basis.mixed.ranges
+        return np.concatenate([least, 255 * step])
+
+    def in_code_units(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """Return the vectors of rows as FAISS decodes them: in the basis of the codes, less their mean."""
+        return self.basis.mixed.decode(self.coded.codes[rows if self.rows is None else self.rows[rows]])
+
+    def faiss_bytes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return the levels of rows, uint8 (rows, d)."""
+        return self.basis.mixed.levels(self.coded.codes[rows if self.rows is None else self.rows[rows]])
+
+    def some(self, rows: NDArray[np.int64] | slice) -> AnnSource:
+        """Return some of the vectors as int8, decoded once and numbered from 0."""
+        codes, scales = quantise(self.vectors(rows), self.common)
+        return AnnSource(self.segment_sha256, self.kind, codes, scales, self.common)
+
+
+def build_codes(source: ListSource, quantiser: Quantiser, *, progress: Progress | None = None) -> CodedVectors:
     """Return the quantised form of a segment's vectors."""
     return encode_rows(source.n_rows, source.vectors, quantiser, progress=progress)
 
 
-def codes_path(directory: Path, name: str, quantiser: str) -> Path:
-    """Return the path of the file with a segment's quantised token vectors in the index directory."""
-    return directory / f"{name}.tokens.{quantiser[:12]}.ann"
+def codes_path(directory: Path, name: str, quantiser: str, threshold: float | None = None) -> Path:
+    """Return the path of the file with a segment's quantised token vectors in the index directory; see `ann_path`."""
+    return directory / f"{name}.tokens.{quantiser[:12]}{of_threshold(threshold)}.ann"
 
 
-def write_codes(path: Path, coded: CodedVectors, source: AnnSource) -> None:
+def write_codes(path: Path, coded: CodedVectors, source: ListSource) -> None:
     """Write the quantised vectors durably to `path`, replacing what was there."""
     specs = [
         ArraySpec("list_numbers", np.dtype(np.uint16), coded.list_numbers.shape),
@@ -128,7 +214,7 @@ def write_codes(path: Path, coded: CodedVectors, source: AnnSource) -> None:
         file.commit(replace=True)
 
 
-def read_codes(path: Path, source: AnnSource, quantiser: Quantiser) -> CodedVectors:
+def read_codes(path: Path, source: ListSource, quantiser: Quantiser) -> CodedVectors:
     """Return the quantised vectors in a file; CorruptError when it is missing, damaged or about other vectors."""
     container = open_container(path)
     arrays = container.arrays
@@ -146,7 +232,7 @@ def read_codes(path: Path, source: AnnSource, quantiser: Quantiser) -> CodedVect
     return CodedVectors(quantiser, list_numbers, codes)
 
 
-def _metadata(source: AnnSource, quantiser: Quantiser) -> dict[str, str]:
+def _metadata(source: ListSource, quantiser: Quantiser) -> dict[str, str]:
     return {
         "format": _FORMAT,
         "version": _VERSION,

@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.ann_options import AnnOptions
+from storage.code_block import as_faiss_bytes, exact_ranges
 from storage.codes import check_scale, dequantise
 from storage.container import ArraySource, ArraySpec, open_container, write_container
 from storage.durable import DurableFile, hash_file
 from storage.errors import CorruptError
+from storage.quantiser import Quantiser
 
 _FORMAT = "kbengine-ann"
 _VERSION = "1"
@@ -42,7 +44,7 @@ class AnnLists:
     """The rows of a segment grouped by nearest centroid.
 
     Attributes:
-        centroids: float32 (nlist, d), in units of the common scale (vector / scale).
+        centroids: float32 (nlist, d), as `ListSource.in_code_units` gives vectors.
         order: uint32 (n), the rows, list by list, rising within a list.
         list_starts: int64 (nlist + 1), where each list starts in `order`.
     """
@@ -50,6 +52,43 @@ class AnnLists:
     centroids: NDArray[np.float32]
     order: NDArray[np.uint32]
     list_starts: NDArray[np.int64]
+
+
+class ListSource(Protocol):
+    """The vectors that lists are made of, numbered from 0, and whose they are."""
+
+    @property
+    def segment_sha256(self) -> str:
+        """Checksum of the segment's file."""
+
+    @property
+    def kind(self) -> AnnKind:
+        """Token vectors or passage vectors."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+
+    @property
+    def d(self) -> int:
+        """Their dimension."""
+
+    def vectors(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """Return the vectors of rows, float32 (rows, d)."""
+
+    @property
+    def basis(self) -> Quantiser | None:
+        """What rotates queries into the basis of the lists; None where nothing is rotated."""
+
+    @property
+    def faiss_ranges(self) -> NDArray[np.float32]:
+        """Least values and widths of FAISS's 8-bit scalar quantiser, float32 (2·d)."""
+
+    def in_code_units(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """Return the vectors of rows as FAISS decodes them, but for a factor or a shift of all, float32 (rows, d)."""
+
+    def faiss_bytes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return the bytes of rows that FAISS stores, uint8 (rows, d)."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +146,37 @@ class AnnSource:
         units[own] *= (scales[own] / common)[:, None]
         return units
 
+    @property
+    def basis(self) -> None:
+        """Nothing is rotated."""
+        return None
 
-def build_lists(source: AnnSource, options: AnnOptions, *, progress: Progress | None = None) -> AnnLists:
+    @property
+    def faiss_ranges(self) -> NDArray[np.float32]:
+        """Least values and widths with which FAISS decodes `faiss_bytes` to int8 codes, float32 (2·d)."""
+        return exact_ranges(self.d)
+
+    def faiss_bytes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return the codes of rows at the common scale, as far as they fit, as bytes uint8 (rows, d)."""
+        codes = self.codes[rows]
+        common = np.float16(check_scale(self.common))
+        own = np.flatnonzero(self.scales[rows] != common)
+        if len(own):
+            # FAISS knows one scale: rows with a larger one are shown to it at the common scale, as far as they fit.
+            ratio = self.scales[rows][own].astype(np.float32) / np.float32(common)
+            codes[own] = np.clip(np.rint(codes[own] * ratio[:, None]), -127, 127).astype(np.int8)
+        return as_faiss_bytes(codes)
+
+    def some(self, rows: NDArray[np.int64] | None) -> AnnSource:
+        """Return some of the vectors, numbered from 0, copied; the same for None."""
+        if rows is None:
+            return self
+        return replace(self, codes=self.codes[rows], scales=self.scales[rows])
+
+
+def build_lists(source: ListSource, options: AnnOptions, *, progress: Progress | None = None) -> AnnLists:
     """Return the lists of a segment's vectors; the same vectors and options give the same lists on one machine."""
-    n = len(source.codes)
+    n = source.n_rows
     nlist = options.lists_for(n)
     generator = np.random.default_rng(options.seed)
     n_sample = min(n, nlist * options.sample_per_list)
@@ -210,12 +276,24 @@ def _means(
     return centroids
 
 
-def ann_path(directory: Path, name: str, kind: AnnKind) -> Path:
-    """Return the path of the file with a segment's lists in the index directory."""
-    return directory / f"{name}.{kind}.ann"
+def ann_path(directory: Path, name: str, kind: AnnKind, threshold: float | None = None) -> Path:
+    """Return the path of the file with a segment's lists in the index directory.
+
+    Args:
+        directory: The index directory.
+        name: Of the segment.
+        kind: Which of its vectors.
+        threshold: Filter logit from which on tokens are indexed; None where all are.
+    """
+    return directory / f"{name}.{kind}{of_threshold(threshold)}.ann"
 
 
-def write_lists(path: Path, lists: AnnLists, source: AnnSource, options: AnnOptions) -> None:
+def of_threshold(threshold: float | None) -> str:
+    """Return the part of a file's name that tells which tokens it indexes."""
+    return "" if threshold is None else f".{np.float32(threshold).view(np.uint32):08x}"
+
+
+def write_lists(path: Path, lists: AnnLists, source: ListSource, options: AnnOptions) -> None:
     """Write the lists durably to `path`, replacing what was there."""
     nlist, d = lists.centroids.shape
     specs = [
@@ -236,11 +314,11 @@ def write_lists(path: Path, lists: AnnLists, source: AnnSource, options: AnnOpti
         file.commit(replace=True)
 
 
-def read_lists(path: Path, source: AnnSource, options: AnnOptions) -> AnnLists:
+def read_lists(path: Path, source: ListSource, options: AnnOptions) -> AnnLists:
     """Return the lists in a file; CorruptError when it is missing, damaged or about other vectors or options."""
     container = open_container(path)
     arrays = container.arrays
-    n, d = source.codes.shape
+    n, d = source.n_rows, source.d
     n_bytes, seen = hash_file(path, end=container.n_bytes - _DIGEST_BYTES)
     if set(arrays) != {"list_starts", "centroids", "order", "sha256"} or seen != arrays["sha256"].tobytes().hex():
         raise CorruptError(f"{path}: sha256 of the first {n_bytes} bytes is {seen}, the file says otherwise")
@@ -262,9 +340,9 @@ def _divides(starts: NDArray[np.int64], n: int) -> bool:
     return bool(starts[0] == 0 and starts[-1] == n and (np.diff(starts) >= 0).all())
 
 
-def _metadata(source: AnnSource, options: AnnOptions) -> dict[str, str]:
+def _metadata(source: ListSource, options: AnnOptions) -> dict[str, str]:
     built = {name: str(value) for name, value in asdict(options).items() if name in _BUILT_WITH}
-    built["nlist"] = str(options.lists_for(len(source.codes)))
+    built["nlist"] = str(options.lists_for(source.n_rows))
     return {
         "format": _FORMAT,
         "version": _VERSION,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.ann import AnnKind, TokenAnn, ann_path, load_ann, prepare_ann
+from storage.ann import AnnKind, AnnRequest, TokenAnn, ann_path, load_ann, prepare_ann
 from storage.ann_codes import codes_path
 from storage.ann_lists import Progress
 from storage.ann_options import AnnOptions
@@ -32,21 +32,39 @@ class AnnSetup:
         options: Of the index.
         quantiser: Of the token vectors; None where the kind needs none, or none has been trained yet.
         device: Where searches run.
+        stored: What all token vectors are stored with; None where they are stored as int8, or with `quantiser`.
+        threshold: Filter logit from which on a search may start from a token; None: from every one.
     """
 
     options: AnnOptions
     quantiser: Quantiser | None = None
     device: IndexDevice = "cpu"
+    stored: Quantiser | None = None
+    threshold: float | None = None
 
     def load(self, directory: Path, segment: Segment) -> tuple[TokenAnn, TokenAnn]:
         """Search over the segment's token vectors and over its passage vectors; see `load_ann`."""
-        tokens = load_ann(directory, segment, "tokens", self.options, quantiser=self.quantiser, device=self.device)
+        tokens = load_ann(
+            directory,
+            segment,
+            "tokens",
+            self.options,
+            quantiser=self.quantiser,
+            stored=self.stored,
+            threshold=self.threshold,
+            device=self.device,
+        )
         return tokens, load_ann(directory, segment, "passages", self.options, device=self.device)
 
     def prepare(self, directory: Path, segment: Segment, *, progress: Progress | None = None) -> None:
         """Make the files that `load` reads in the index directory."""
         for kind in _KINDS:
-            prepare_ann(directory, segment, kind, self.options, quantiser=self.quantiser, progress=progress)
+            quantiser, threshold = (self.quantiser, self.threshold) if kind == "tokens" else (None, None)
+            prepare_ann(segment, AnnRequest(kind, self.options, quantiser, self.stored, threshold, directory, progress))
+
+    def decoder_of(self, segment: Segment) -> Quantiser | None:
+        """Return what decodes the segment's stored vectors; the index's quantiser for int8 ones."""
+        return AnnRequest("tokens", self.options, self.quantiser, self.stored).decoder_of(segment)
 
 
 def read_setup(segment_directory: Path, settings: KBSettings, *, device: IndexDevice = "cpu") -> AnnSetup:
@@ -55,15 +73,21 @@ def read_setup(segment_directory: Path, settings: KBSettings, *, device: IndexDe
     A quantiser that is missing or damaged is logged and left out: int8 vectors are then searched as `ivf-sq8`, and
     segments that store none cannot be opened.
     """
-    expected = settings.quantiser_file
+    of_index, of_store = settings.quantiser_file, settings.store_file
     quantiser: Quantiser | None = None
-    if expected is not None:
+    stored: Quantiser | None = None
+    if of_index is not None:
         try:
-            quantiser = read_quantiser(segment_directory, expected)
+            quantiser = read_quantiser(segment_directory, of_index)
         except CorruptError as error:
             remedy = "restore it from a backup" if settings.drops_vectors else "run 'kbengine verify --repair'"
             _log.warning("the index is not what it should be: %s; %s", error.message, remedy)
-    return AnnSetup(settings.ann_options, quantiser, device)
+    if of_store is not None:
+        try:
+            stored = read_quantiser(segment_directory, of_store)
+        except CorruptError as error:
+            _log.warning("what decodes stored vectors is damaged: %s; restore it from a backup", error.message)
+    return AnnSetup(settings.ann_options, quantiser, device, stored, settings.indexed_from)
 
 
 def index_names(settings: KBSettings, segments: Iterable[str]) -> set[str]:
@@ -75,7 +99,7 @@ def index_names(settings: KBSettings, segments: Iterable[str]) -> set[str]:
     for segment in segments:
         names.add(ann_path(Path(), segment, "passages").name)
         if expected is None:
-            names.add(ann_path(Path(), segment, "tokens").name)
+            names.add(ann_path(Path(), segment, "tokens", settings.indexed_from).name)
         elif not settings.drops_vectors:
-            names.add(codes_path(Path(), segment, expected.name).name)
+            names.add(codes_path(Path(), segment, expected.name, settings.indexed_from).name)
     return names

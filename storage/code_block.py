@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import faiss
 import numpy as np
@@ -69,7 +68,7 @@ class CodeBlock:
             self._quantizer, d, 1, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )
         self._index.by_residual = False
-        decode_exactly(self._index.sq, d)
+        faiss.copy_array_to_vector(exact_ranges(d), self._index.sq.trained)
         self._index.is_trained = True
         self._index.replace_invlists(self._lists, False)
         self._index.ntotal = n
@@ -112,14 +111,13 @@ class CodeBlock:
         return dequantise(codes, np.full(len(codes), self._common))
 
 
-def decode_exactly(quantizer: Any, d: int) -> None:
-    """Make the FAISS scalar quantiser (QT_8bit) decode each of `as_faiss_bytes` to the int8 it came from.
+def exact_ranges(d: int) -> NDArray[np.float32]:
+    """Return the ranges, float32 (2·d), with which FAISS's QT_8bit decodes `as_faiss_bytes` to the int8 they came from.
 
     A byte b decodes to min + (b + 0.5) / 255 · range, here b − 128; the types that FAISS calls "direct" would
     round the query instead.
     """
-    trained = np.concatenate([np.full(d, -128.5, np.float32), np.full(d, 255.0, np.float32)])
-    faiss.copy_array_to_vector(trained, quantizer.trained)
+    return np.concatenate([np.full(d, -128.5, np.float32), np.full(d, 255.0, np.float32)])
 
 
 def as_faiss_bytes(codes: NDArray[np.int8]) -> NDArray[np.uint8]:

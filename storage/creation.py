@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import uuid
@@ -24,7 +25,8 @@ from storage.database import (
 from storage.durable import TEMPORARY_SUFFIX, copy_directory, fsync_directory, is_abandoned, write_error
 from storage.errors import KnowledgeBaseExistsError
 from storage.operating_system import operating_system, remove_tree
-from storage.quantiser_file import QUANTISER_SUFFIX
+from storage.quantiser import Quantiser
+from storage.quantiser_file import QUANTISER_SUFFIX, write_quantiser
 from storage.records import Commit
 from storage.segment import SEGMENT_SUFFIX
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY, WriteSession
@@ -44,10 +46,10 @@ ENCODER_DIRECTORY = "encoders"
 _CREATING_SUFFIX = ".creating"
 
 
-def create_directory(target: Path, settings: KBSettings) -> None:
-    """Create an empty knowledge base at `target`, under another name until it is complete."""
+def create_directory(target: Path, settings: KBSettings, code: Quantiser | None = None) -> None:
+    """Create an empty knowledge base at `target`, under another name until it is complete; `code` as in `KBWriter`."""
     with appearing(target) as temporary:
-        _fill(temporary, settings)
+        _fill(temporary, settings, code)
 
 
 @contextlib.contextmanager
@@ -101,10 +103,13 @@ def _remove_abandoned(target: Path) -> None:
             remove_tree(path)
 
 
-def _fill(directory: Path, settings: KBSettings) -> None:
+def _fill(directory: Path, settings: KBSettings, code: Quantiser | None) -> None:
     parts = [directory / name for name in (SEGMENT_DIRECTORY, INDEX_DIRECTORY, ENCODER_DIRECTORY)]
     for part in parts:
         operating_system().mkdir(part)
+    if code is not None:
+        file = write_quantiser(directory / SEGMENT_DIRECTORY, code)
+        settings = dataclasses.replace(settings, store={**settings.store, "code": file.to_json()})
     engine = writer_engine(directory, create=True)
     try:
         with translated(directory):
@@ -172,7 +177,8 @@ def leftovers(directory: Path, live: set[str], settings: KBSettings | None = Non
         live: Names of the live segments.
         settings: Which index; None when they could not be read.
     """
-    quantiser = settings.quantiser_file if settings is not None else None
+    files = (settings.quantiser_file, settings.store_file) if settings is not None else ()
+    quantisers = {file.name for file in files if file is not None}
     index = index_names(settings, live) if settings is not None else set()
     # Somebody may be writing one just now: a reader in index/, the command that makes keys beside kb.sqlite.
     parts = (directory, directory / SEGMENT_DIRECTORY, directory / INDEX_DIRECTORY)
@@ -180,7 +186,7 @@ def leftovers(directory: Path, live: set[str], settings: KBSettings | None = Non
     for path in (directory / SEGMENT_DIRECTORY).glob("*"):
         stale = path.suffix == SEGMENT_SUFFIX and path.stem not in live
         if settings is not None and path.suffix == QUANTISER_SUFFIX:
-            stale = quantiser is None or path.stem != quantiser.name
+            stale = path.stem not in quantisers
         if stale:
             found.append(path)
     for path in (directory / INDEX_DIRECTORY).glob("*.ann"):

@@ -280,6 +280,16 @@ def hash_file(path: Path, *, end: int | None = None) -> tuple[int, str]:
 
 def check_file(path: Path, *, n_bytes: int, sha256: str) -> None:
     """Raise CorruptError, naming both values, unless the file has this size and checksum."""
+    check_size(path, n_bytes=n_bytes)
+    _, seen = hash_file(path)
+    if seen != sha256:
+        raise CorruptError(
+            f"{path} has sha256 {seen}, expected {sha256}; restore it from a backup or re-encode its documents"
+        )
+
+
+def check_size(path: Path, *, n_bytes: int) -> None:
+    """Raise CorruptError, naming both values, unless the file has this size."""
     try:
         seen_bytes = path.stat().st_size
     except OSError as error:
@@ -287,9 +297,4 @@ def check_file(path: Path, *, n_bytes: int, sha256: str) -> None:
     if seen_bytes != n_bytes:
         raise CorruptError(
             f"{path} has {seen_bytes} bytes, expected {n_bytes}; restore it from a backup or re-encode its documents"
-        )
-    _, seen = hash_file(path)
-    if seen != sha256:
-        raise CorruptError(
-            f"{path} has sha256 {seen}, expected {sha256}; restore it from a backup or re-encode its documents"
         )

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.ann_codes import CodedVectors
-from storage.ann_lists import AnnLists, AnnSource
-from storage.code_block import as_faiss_bytes, decode_exactly
-from storage.codes import check_scale
+from storage.ann_lists import AnnLists, ListSource
 from storage.gpu import GpuIndex
 from storage.quantiser import Quantiser
 
@@ -60,8 +58,8 @@ class FilledIndex:
         return replace(self, gpu=GpuIndex(self.index)) if GpuIndex.takes(self.index) else self
 
     @classmethod
-    def of_lists(cls, source: AnnSource, lists: AnnLists) -> FilledIndex:
-        """Return the index over a segment's own int8 codes, grouped in these lists."""
+    def of_lists(cls, source: ListSource, lists: AnnLists) -> FilledIndex:
+        """Return the index over a segment's vectors as bytes, grouped in these lists."""
         nlist, d = lists.centroids.shape
         quantizer = faiss.IndexFlatIP(d)
         quantizer.add(np.ascontiguousarray(lists.centroids, dtype=np.float32))
@@ -69,10 +67,10 @@ class FilledIndex:
             quantizer, d, nlist, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )
         index.by_residual = False
-        decode_exactly(index.sq, d)
+        faiss.copy_array_to_vector(source.faiss_ranges, index.sq.trained)
         index.is_trained = True
-        _fill(index, lists.order, lists.list_starts, lambda rows: _shown_bytes(source, rows))
-        return cls(index, nlist, quantizer)
+        _fill(index, lists.order, lists.list_starts, source.faiss_bytes)
+        return cls(index, nlist, quantizer, source.basis)
 
     @classmethod
     def of_codes(cls, coded: CodedVectors) -> FilledIndex:
@@ -122,15 +120,3 @@ def _fill(
                 index.invlists.add_entries(number, end - start, faiss.swig_ptr(ids), faiss.swig_ptr(part))
         first = last
     index.ntotal = len(order)
-
-
-def _shown_bytes(source: AnnSource, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-    codes = source.codes[rows]
-    scales = source.scales[rows]
-    common = np.float16(check_scale(source.common))
-    own = np.flatnonzero(scales != common)
-    if len(own):
-        # FAISS knows one scale: rows with a larger one are shown to it at the common scale, as far as they fit.
-        ratio = scales[own].astype(np.float32) / np.float32(common)
-        codes[own] = np.clip(np.rint(codes[own] * ratio[:, None]), -127, 127).astype(np.int8)
-    return as_faiss_bytes(codes)

@@ -8,9 +8,9 @@ from typing import Literal
 
 from storage.errors import InvalidOptionError
 
-__all__ = ["DEFAULT_KIND", "INDEX_KINDS", "IndexKind"]
+__all__ = ["DEFAULT_KIND", "INDEX_KINDS", "STORED_KIND", "IndexKind"]
 
-Coding = Literal["none", "int8", "scalar", "product"]
+Coding = Literal["none", "int8", "scalar", "product", "mixed"]
 
 DEFAULT_KIND = "ivf-sq8"
 INDEX_KINDS = (
@@ -28,6 +28,9 @@ INDEX_KINDS = (
 `ivf-pq` and `ivf-pqN`, product codes without the rotation that OPQ trains, are read and compared with, not offered.
 """
 
+STORED_KIND = "principal"
+"""What token vectors are stored as: no kind of index, but coded by a quantiser as these are."""
+
 _NUMBERED = re.compile(r"(opq|ivf-pq)([1-9][0-9]{0,3})")
 
 
@@ -38,7 +41,8 @@ class IndexKind:
     Attributes:
         name: One of `INDEX_KINDS`, or one of their numbered relatives.
         coding: The codes of the segment, scanned whole ("none") or in lists ("int8"); 4 bits a dimension ("scalar");
-            codebook entries for groups of dimensions ("product"). The last two are of residuals.
+            codebook entries for groups of dimensions ("product"). The last two are of residuals. What is stored has
+            0 to 8 bits a dimension, 4 on the average, along the principal axes ("mixed").
         n_groups: Groups of a product quantiser; None: chosen by the dimension.
         bits: Bits of a code.
         rotated: Residuals are rotated before they are coded (optimised product quantisation).
@@ -67,6 +71,7 @@ class IndexKind:
             "ivf-sq4": cls(name, "scalar", bits=4, refine=2),
             "ivf-pq": cls(name, "product", refine=4),
             "fastscan": cls(name, "product", bits=4, fast_scan=True, refine=10),
+            STORED_KIND: cls(name, "mixed", bits=4, rotated=True),
         }
         if name not in plain:
             raise InvalidOptionError(f"index kind is {name!r}; wanted one of {', '.join(INDEX_KINDS)}")
@@ -79,7 +84,7 @@ class IndexKind:
 
     def groups(self, d: int) -> int:
         """Return how many codes a vector of dimension d gets; InvalidOptionError when the groups would not be equal."""
-        if self.coding == "scalar":
+        if self.coding in ("scalar", "mixed"):
             return d
         wanted = self.n_groups or (d // 2 if self.bits == 4 else d // 4)
         if wanted < 1 or d % wanted:
@@ -96,4 +101,4 @@ class IndexKind:
 
     def least_rows(self) -> int:
         """Return how many vectors training takes at least."""
-        return 1 if self.coding == "scalar" else 2**self.bits
+        return 1 if self.coding in ("scalar", "mixed") else 2**self.bits

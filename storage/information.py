@@ -15,7 +15,7 @@ from storage.database import DATABASE_NAME
 from storage.field_rows import FieldType, known_fields
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import KBSettings, read_settings
-from storage.sizes import bytes_by_use, bytes_of
+from storage.sizes import bytes_by_use, bytes_of, count_indexed
 
 __all__ = ["HistoryEntry", "KBInfo", "gather_info"]
 
@@ -45,11 +45,12 @@ class KBInfo:
         generation: Number of the newest commit.
         documents: Live documents.
         passages: Passages of live documents.
-        tokens_stored: Kept tokens of live documents: those that can be found.
+        tokens_stored: Tokens of live documents whose vectors are stored: those that can begin or end an answer.
         tokens_total: Tokens of live documents before filtering.
         tombstones: Deleted and replaced documents that no compaction has forgotten yet.
         segments: Live segments.
         segment_rows: Stored token vectors, those of dead documents included.
+        indexed_rows: Those of them that a search may start from.
         bytes_by_use: Size of "vectors", "index" and "text", see `storage.sizes`.
         aliases: Other names of live documents: pairs of a name and a document.
         links: Links of live documents, from which some of them are counted.
@@ -68,6 +69,7 @@ class KBInfo:
     tombstones: int
     segments: int
     segment_rows: int
+    indexed_rows: int
     aliases: int
     links: int
     fields: dict[str, list[FieldType]]
@@ -77,8 +79,13 @@ class KBInfo:
 
     @property
     def kept_fraction(self) -> float:
-        """Share of the tokens that the filter kept; 0 when there are none."""
-        return self.tokens_stored / self.tokens_total if self.tokens_total else 0.0
+        """Share of the tokens that the filter kept for the index; 0 when there are none."""
+        return self.tokens_indexed / self.tokens_total if self.tokens_total else 0.0
+
+    @property
+    def tokens_indexed(self) -> int:
+        """Stored tokens of live documents that a search may start from; as of all documents while some are dead."""
+        return round(self.tokens_stored * self.indexed_rows / self.segment_rows) if self.segment_rows else 0
 
 
 def gather_info(connection: Connection, directory: Path) -> KBInfo:
@@ -97,9 +104,10 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
     last = connection.execute(
         select(generations).order_by(generations.c.generation.desc()).limit(_LAST_COMMITS)
     ).mappings()
+    settings = read_settings(connection, name=str(directory))
     return KBInfo(
         path=directory,
-        settings=read_settings(connection, name=str(directory)),
+        settings=settings,
         generation=newest_generation_number(connection),
         documents=connection.execute(select(func.count()).select_from(documents).where(live)).scalar_one(),
         passages=counts[0],
@@ -108,6 +116,7 @@ def gather_info(connection: Connection, directory: Path) -> KBInfo:
         tombstones=connection.execute(select(func.count()).select_from(documents).where(~live)).scalar_one(),
         segments=len(segments),
         segment_rows=sum(row.file.n_rows for row in segments),
+        indexed_rows=count_indexed(directory, segments, settings.indexed_from),
         aliases=aliases,
         links=links,
         fields=known_fields(connection),

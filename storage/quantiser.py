@@ -2,8 +2,8 @@
 
     x ≈ centroid[list] + Rᵀ · dequantised(code),   code = quantised(R · (x − centroid[list]))
 
-R is a rotation (optimised product quantisation), or nothing. Only `Quantiser.rotated` multiplies with R, only
-`Quantiser.unrotated` with its transpose; callers see vectors in their own basis.
+R is a rotation (to the principal axes; optimised product quantisation), or nothing. Only `Quantiser.rotated` multiplies
+with R, only `Quantiser.unrotated` with its transpose; callers see vectors in their own basis.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from storage.errors import UsageError
 from storage.index_kind import IndexKind
+from storage.mixed_codes import MixedCodes
 
 __all__ = ["Quantiser"]
 
@@ -37,7 +38,9 @@ class Quantiser:
         centroids: float32 (nlist, d), with float16 values, so that they take half the room in a file.
         rotation: float32 (d, d), orthonormal rows; None where nothing is rotated.
         codebooks: float32 (groups, 2^bits, d / groups) of a product quantiser, else None.
-        ranges: float32 (2, d) of a scalar quantiser: least value and width in each dimension, else None.
+        ranges: float32 (2, d) of a scalar quantiser: least value and width in each dimension; of a mixed one: least
+            value and step; else None.
+        bits: uint8 (d) of a mixed quantiser: bits of each dimension, see `storage.mixed_codes`; else None.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Quantiser:
     rotation: Float32 | None = None
     codebooks: Float32 | None = None
     ranges: Float32 | None = None
+    bits: NDArray[np.uint8] | None = None
 
     def __post_init__(self) -> None:
         d, groups = self.d, self.kind.groups(self.d)
@@ -53,10 +57,11 @@ class Quantiser:
             "centroids": (self.nlist, d),
             "rotation": (d, d) if self.kind.rotated else None,
             "codebooks": (groups, 2**self.kind.bits, d // groups) if self.kind.coding == "product" else None,
-            "ranges": (2, d) if self.kind.coding == "scalar" else None,
+            "ranges": (2, d) if self.kind.coding in ("scalar", "mixed") else None,
+            "bits": (d,) if self.kind.coding == "mixed" else None,
         }
         for name, shape in wanted.items():
-            array: Float32 | None = getattr(self, name)
+            array: NDArray[Any] | None = getattr(self, name)
             if (None if array is None else array.shape) != shape:
                 seen = None if array is None else array.shape
                 raise UsageError(f"quantiser {self.kind.name}: {name} has shape {seen}, expected {shape}")
@@ -76,7 +81,7 @@ class Quantiser:
     @property
     def code_bytes(self) -> int:
         """Bytes of a coded vector, without its list number."""
-        return self.kind.code_bytes(self.d)
+        return self.kind.code_bytes(self.d) if self._mixed is None else self._mixed.code_bytes
 
     def rotated(self, vectors: Float32) -> Float32:
         """Return the vectors float32 (n, d) in the basis that is coded, float32 (n, d)."""
@@ -113,6 +118,10 @@ class Quantiser:
         The few targets are rotated instead of the many vectors rotated back: x·q = centroid·q + dequantised·(R·q).
         """
         turned = np.ascontiguousarray(self.rotated(targets.T))
+        if self._mixed is not None:
+            products = self._mixed.inner_products(codes, turned)
+            products += (targets.T @ self.centroids[0])[:, None]
+            return products.T
         products = np.empty((len(turned), len(codes)), dtype=np.float32)
         for start in range(0, len(codes), _PRODUCT_ROWS):
             block = slice(start, start + _PRODUCT_ROWS)
@@ -127,8 +136,23 @@ class Quantiser:
         decoded: Float32 = self._codec.decode(np.ascontiguousarray(codes))
         return decoded
 
+    @property
+    def mixed(self) -> MixedCodes:
+        """What codes rotated vectors in a mixed quantiser; UsageError in another."""
+        if self._mixed is None:
+            raise UsageError(f"quantiser {self.kind.name} has no mixed codes")
+        return self._mixed
+
+    @cached_property
+    def _mixed(self) -> MixedCodes | None:
+        if self.bits is None or self.ranges is None:
+            return None
+        return MixedCodes(self.bits, self.ranges)
+
     @cached_property
     def _codec(self) -> Any:
+        if self._mixed is not None:
+            return self._mixed
         if self.ranges is not None:
             scalar = faiss.ScalarQuantizer(self.d, faiss.ScalarQuantizer.QT_4bit)
             faiss.copy_array_to_vector(self.ranges.ravel(), scalar.trained)

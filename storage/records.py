@@ -37,6 +37,7 @@ _MAX_DEPTH = 100
 _NESTED = (Mapping, list, tuple)
 _NUMBERED = 16
 _NUMBERED_BY_ORDINAL = 32
+_WHOLE = 64
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
@@ -258,7 +259,8 @@ def pack_offsets(
     That byte is 1, 2 or 4, the size of an integer. At 2 and 4 a row is ordinal, start and end; at 1 it is how much
     the ordinal rose less 1, how much the start rose, and the length. Where the tokens' numbers are not 0, 1, 2, …, 32
     is added if they are the ordinals; otherwise 16, and the integers follow a bit for each number up to the largest
-    (1: kept; bytes filled up with 0), these follow the count of their bytes as uint32.
+    (1: kept; bytes filled up with 0), these follow the count of their bytes as uint32. Where the ordinals are 0, 1, 2,
+    …, so that all tokens are there, 64 is added, and rows have no ordinal.
     """
     how, bits = 0, b""
     if numbers is not None and len(numbers) and int(numbers[-1]) >= len(numbers):
@@ -279,6 +281,8 @@ def pack_offsets(
     size = 2 if not table.size or int(table.max()) <= 0xFFFF else 4
     if not steps.size or (int(steps.min()) >= 0 and int(steps.max()) <= 0xFF):
         table, size = steps, 1
+    if len(ordinals) and not how and int(ordinals[-1]) == len(ordinals) - 1:
+        how, table = _WHOLE, table[:, 1:]
     return bytes([how + size]) + bits + table.astype(f"<u{size}").tobytes()
 
 
@@ -292,13 +296,17 @@ def unpack_offsets(packed: bytes, *, passage_id: int) -> TokenOffsets:
         start = 5 + int.from_bytes(packed[1:5], "little")
         bits = np.frombuffer(packed[5:start], dtype=np.uint8)
         numbers = np.flatnonzero(np.unpackbits(bits)).astype(np.uint32)
-    unknown = how & ~(7 | _NUMBERED | _NUMBERED_BY_ORDINAL)
-    if unknown or size not in (1, 2, 4) or len(packed) < start or (len(packed) - start) % (3 * size):
+    unknown = how & ~(7 | _NUMBERED | _NUMBERED_BY_ORDINAL | _WHOLE)
+    columns = 2 if how & _WHOLE else 3
+    if unknown or size not in (1, 2, 4) or len(packed) < start or (len(packed) - start) % (columns * size):
         raise CorruptError(
             f"kb.sqlite: the offsets of passage {passage_id} have {len(packed)} bytes with item size {size}; wanted "
-            "1 + 3·t·(1, 2 or 4); run 'kbengine verify'"
+            f"1 + {columns}·t·(1, 2 or 4); run 'kbengine verify'"
         )
-    table = np.frombuffer(packed, dtype=f"<u{size}", offset=start).reshape(-1, 3).astype(np.int64)
+    table = np.frombuffer(packed, dtype=f"<u{size}", offset=start).reshape(-1, columns).astype(np.int64)
+    if how & _WHOLE:
+        steps = np.zeros(len(table), dtype=np.int64) if size == 1 else np.arange(len(table), dtype=np.int64)
+        table = np.concatenate([steps[:, None], table], axis=1)
     if size == 1:
         table[:, 0] = np.cumsum(table[:, 0] + 1) - 1
         table[:, 1] = np.cumsum(table[:, 1])

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from storage import schema
-from storage.ann import ann_source
 from storage.ann_codes import CodedVectors, codes_path, encode_rows, read_codes
-from storage.ann_setup import AnnSetup
+from storage.ann_parts import list_source
+from storage.ann_setup import AnnSetup, read_setup
 from storage.catalog import SegmentRow, dead_document_ids, live_segments
 from storage.creation import leftovers
 from storage.errors import CorruptError, InvalidOptionError, KBError, StateError
@@ -34,10 +34,11 @@ from storage.records import JSON
 from storage.segment import Segment, open_segment, segment_path
 from storage.segment_rewrite import QuantisedRows, rewrite_segment
 from storage.session import INDEX_DIRECTORY, WriteSession
-from storage.settings import KBSettings, write_setting
+from storage.settings import CODE_BITS, KBSettings, write_setting
+from storage.stored_code import MEASURED_ROWS, measure_stored_code
 from storage.token_filter import LogitCounts, kept_rows
 
-__all__ = ["FilterRequest", "ReindexRequest", "Reindexed", "Stage", "reindex"]
+__all__ = ["FilterRequest", "ReindexRequest", "Reindexed", "Stage", "choose_indexed", "reindex"]
 
 Stage = Callable[[str, int, int], None]
 """Called with (what is being done, work done, work in all)."""
@@ -50,11 +51,13 @@ class ReindexRequest:
     """What is to change.
 
     Attributes:
-        filter: Which of the stored tokens to keep; None keeps all.
+        filter: Which tokens to index; where only indexed ones are stored the others are dropped. None: as they are.
         ann: Options of the index that are to change, by name; a quantiser is trained anew when there are any. None
             leaves the index as it is.
         drop_vectors: Store quantised token vectors only, from now on.
         drop_sparse: Store no sparse rows from now on.
+        drop_unindexed: Store only the tokens that are indexed, from now on.
+        code_bits: 4: store vectors in 4 bits a dimension in place of int8; None leaves them as they are.
         stored_threshold: The threshold by which the stored tokens were chosen; None when all were stored.
         device: Where a quantiser is trained.
     """
@@ -63,11 +66,15 @@ class ReindexRequest:
     ann: Mapping[str, JSON] | None = None
     drop_vectors: bool = False
     drop_sparse: bool = False
+    drop_unindexed: bool = False
+    code_bits: int | None = None
     stored_threshold: float | None = None
     device: IndexDevice = "cpu"
 
     def __post_init__(self) -> None:
         uses_gpu(self.device)
+        if self.code_bits not in (None, *CODE_BITS):
+            raise InvalidOptionError(f"code bits are {self.code_bits}; wanted one of {', '.join(map(str, CODE_BITS))}")
 
 
 @dataclass(frozen=True)
@@ -78,12 +85,14 @@ class Reindexed:
         threshold: The larger filter logit of a token had to reach it; −inf: all were kept.
         rows_before: Stored token vectors before, those of dead documents included.
         rows: Stored token vectors now.
+        indexed: Those of them that a search may start from.
         trained: Whether a quantiser was trained.
     """
 
     threshold: float
     rows_before: int
     rows: int
+    indexed: int
     trained: bool
 
 
@@ -113,28 +122,43 @@ def reindex(
         rows = live_segments(connection)
         dead = dead_document_ids(connection)
         n_tokens, n_stored = _token_counts(connection)
-    if request.filter is not None:
+    if request.filter is not None and not settings.stores_all:
         check_available(request.filter, n_tokens=n_tokens, n_stored=n_stored, stored_threshold=request.stored_threshold)
     segments = _open_all(source, rows, stage)
-    threshold = -math.inf
+    threshold = -math.inf if settings.indexed_from is None else settings.indexed_from
     if request.filter is not None:
         threshold = _threshold(request.filter, segments, dead, n_tokens)
         after = _with_filter(after, request.filter, threshold, n_tokens=n_tokens)
-    keep = [
-        np.ones(segment.n_rows, dtype=np.bool_) if threshold == -math.inf else kept_rows(segment, threshold)
-        for segment in segments
-    ]
+    thins = request.drop_unindexed or (request.filter is not None and not settings.stores_all)
+    if request.drop_unindexed:
+        after = _without_unindexed(after, threshold, n_tokens=n_tokens)
+    keep = _masks(segments, threshold if thins else -math.inf)
+    indexed = keep if thins else _masks(segments, threshold)
+    before = read_setup(source, settings)
     replacements: list[Replacement] = []
     try:
-        setup, file, trained = _quantiser(session, settings, after, request, segments, keep, source, stage)
+        vectors = Vectors(before)
+        setup, file, trained = _quantiser(session, settings, after, request, segments, indexed, vectors, source, stage)
         drop = request.drop_vectors or settings.drops_vectors
         after = dataclasses.replace(after, quantiser={} if file is None else {**file.to_json(), "drop_vectors": drop})
-        changed = request.filter is not None or drop != settings.drops_vectors or request.drop_sparse
-        if changed or source != session.segment_directory:
-            coder = setup.quantiser if drop and not settings.drops_vectors else None
+        coder = setup.quantiser if drop and not settings.drops_vectors else None
+        if drop:
+            after = dataclasses.replace(after, store={**after.store, "code": None} if after.store else {})
+        elif request.code_bits == 4 and settings.code_bits == 8:
+            coder = _stored_code(segments, keep, vectors, stage)
+            with session.file_work():
+                code = write_quantiser(session.segment_directory, coder)
+            store: dict[str, JSON] = {"tokens": "indexed", **after.store, "bits": 4, "code": code.to_json()}
+            after = dataclasses.replace(after, store=store)
+        elif before.stored is not None and source != session.segment_directory:
+            with session.file_work():
+                write_quantiser(session.segment_directory, before.stored)
+        stored = None if drop else coder or before.stored
+        setup = dataclasses.replace(setup, stored=stored, threshold=after.indexed_from)
+        if thins or coder is not None or request.drop_sparse or source != session.segment_directory:
             for number, (row, segment, mask) in enumerate(zip(rows, segments, keep, strict=True), start=1):
                 which = f"{number} of {len(rows)}"
-                rewriting = Rewriting(coder, request.drop_sparse, which)
+                rewriting = Rewriting(coder, vectors, request.drop_sparse, which)
                 replacements.append(_rewritten(session, row, segment, mask, rewriting, stage))
             segments = _open_all(session.segment_directory, [_new(replacement) for replacement in replacements], stage)
         for number, segment in enumerate(segments, start=1):
@@ -144,11 +168,11 @@ def reindex(
             note = _note(request, after)
             if replace_segments(connection, replacements, operation="reindex", note=note) is None:
                 raise StateError(f"{session.directory} was changed while it was reindexed; try again")
-            if request.filter is not None:
+            if thins:
                 for number, segment in enumerate(segments, start=1):
                     update_passages(connection, segment)
                     stage("changing the passages' token tables", number, len(segments))
-            for name in ("filter", "build", "ann", "quantiser", "sparse"):
+            for name in ("filter", "build", "ann", "quantiser", "sparse", "store"):
                 write_setting(connection, name, getattr(after, name))
     except BaseException:
         session.discard([_new(replacement).file for replacement in replacements])
@@ -159,7 +183,8 @@ def reindex(
         session.unlink([row.file.name for row in rows])
     session.remove(leftovers(session.directory, {segment.name for segment in segments}, after))
     n_after = sum(segment.n_rows for segment in segments)
-    return Reindexed(threshold, sum(row.file.n_rows for row in rows), n_after, trained), after
+    n_indexed = sum(int(np.count_nonzero(mask)) for mask in indexed)
+    return Reindexed(threshold, sum(row.file.n_rows for row in rows), n_after, n_indexed, trained), after
 
 
 def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexRequest) -> None:
@@ -176,9 +201,21 @@ def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexReques
         raise InvalidOptionError("there are no sparse rows to drop; the knowledge base was built without them")
     if request.drop_vectors and not kind.needs_quantiser:
         raise InvalidOptionError(
-            f"index kind {kind.name!r} is made of the int8 vectors, so they cannot be dropped; wanted a kind that "
+            f"index kind {kind.name!r} is made of the stored vectors, so they cannot be dropped; wanted a kind that "
             "codes them: ivf-sq4, opq16 to opq96, fastscan"
         )
+    if request.code_bits is not None and (before.drops_vectors or request.drop_vectors):
+        raise InvalidOptionError(
+            f"code bits {request.code_bits} were asked for, but vectors that are dropped are stored as the index codes "
+            "them; leave one of the two out"
+        )
+    if request.code_bits == 8 and before.code_bits == 4:
+        raise InvalidOptionError(
+            "vectors are stored in 4 bits a dimension, 8 were asked for; what was rounded away must be encoded: build "
+            "anew from the corpus ('kbengine export' writes one) with --code-bits 8"
+        )
+    if request.drop_unindexed and request.filter is None and not before.stores_all:
+        raise InvalidOptionError("only the tokens that are indexed are stored already; --keep-fraction indexes fewer")
 
 
 def _token_counts(connection: Connection) -> tuple[int, int]:
@@ -207,10 +244,48 @@ def _threshold(request: FilterRequest, segments: Sequence[Segment], dead: NDArra
 def _with_filter(settings: KBSettings, request: FilterRequest, threshold: float, *, n_tokens: int) -> KBSettings:
     """Return the settings with the new filter, and with the threshold that later additions are to use."""
     filter_: dict[str, JSON] = {"threshold": request.threshold, "keep_fraction": request.keep_fraction}
+    if settings.stores_all:
+        filter_["indexed_from"] = threshold if math.isfinite(threshold) else None
+    return dataclasses.replace(settings, filter=filter_, build=_build_with(settings, threshold, n_tokens=n_tokens))
+
+
+def _without_unindexed(settings: KBSettings, threshold: float, *, n_tokens: int) -> KBSettings:
+    """Return the settings of a knowledge base that stores only what is indexed."""
+    filter_ = {name: value for name, value in settings.filter.items() if name != "indexed_from"}
+    store: dict[str, JSON] = {**settings.store, "tokens": "indexed"}
+    build = _build_with(settings, threshold, n_tokens=n_tokens)
+    return dataclasses.replace(settings, filter=filter_, store=store, build=build)
+
+
+def _build_with(settings: KBSettings, threshold: float, *, n_tokens: int) -> dict[str, JSON]:
+    """Return the setting `build` with the threshold by which the tokens of later additions are to be stored."""
     position: dict[str, JSON] = dict(settings.build_position)
     if math.isfinite(threshold):
         position |= {"threshold_sum": threshold * n_tokens, "threshold_tokens": n_tokens}
-    return dataclasses.replace(settings, filter=filter_, build={"state": settings.build_state, "position": position})
+    return {"state": settings.build_state, "position": position}
+
+
+def _masks(segments: Sequence[Segment], threshold: float) -> Masks:
+    """Return which rows of each segment a threshold chooses; all of them for −inf."""
+    if threshold == -math.inf:
+        return [np.ones(segment.n_rows, dtype=np.bool_) for segment in segments]
+    return [kept_rows(segment, threshold) for segment in segments]
+
+
+def choose_indexed(session: WriteSession, settings: KBSettings) -> KBSettings:
+    """Return the settings with the filter logit from which on tokens are indexed, found in all that are stored.
+
+    Nothing is written. For the end of a build in which all tokens were stored, before their index is made.
+    """
+    fraction = settings.filter.get("keep_fraction")
+    if not settings.stores_all or settings.indexed_from is not None or not isinstance(fraction, int | float):
+        return settings
+    with session.reading() as connection:
+        rows, dead = live_segments(connection), dead_document_ids(connection)
+        n_tokens, _ = _token_counts(connection)
+    segments = _open_all(session.segment_directory, rows, lambda _what, _done, _total: None)
+    request = FilterRequest(keep_fraction=float(fraction))
+    return _with_filter(settings, request, _threshold(request, segments, dead, n_tokens), n_tokens=n_tokens)
 
 
 def _quantiser(
@@ -219,7 +294,8 @@ def _quantiser(
     after: KBSettings,
     request: ReindexRequest,
     segments: Sequence[Segment],
-    keep: Masks,
+    indexed: Masks,
+    vectors: Vectors,
     source: Path,
     stage: Stage,
 ) -> tuple[AnnSetup, QuantiserFile | None, bool]:
@@ -234,15 +310,36 @@ def _quantiser(
             with session.file_work():
                 stored = write_quantiser(session.segment_directory, quantiser)
         return AnnSetup(options, quantiser), stored, False
-    n_rows = sum(int(np.count_nonzero(mask)) for mask in keep)
+    n_rows = sum(int(np.count_nonzero(mask)) for mask in indexed)
     nlist, n_sample = sample_sizes(n_rows, options)
-    sample = _sample(segments, keep, n_sample, options.seed, stage)
+    sample = _sample(segments, indexed, vectors, n_sample, options.seed, stage)
     quantiser = train_quantiser(sample, nlist, options, stage=stage, device=request.device)
     with session.file_work():
         return AnnSetup(options, quantiser), write_quantiser(session.segment_directory, quantiser), True
 
 
-def _sample(segments: Sequence[Segment], keep: Masks, n_sample: int, seed: int, stage: Stage) -> NDArray[np.float32]:
+@dataclass(frozen=True)
+class Vectors:
+    """Stored token vectors, whatever they are stored as."""
+
+    setup: AnnSetup
+
+    def of(self, segment: Segment, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of rows, float32 (rows, d)."""
+        return list_source(segment, self.setup.decoder_of(segment), rows).vectors(slice(None))
+
+
+def _stored_code(segments: Sequence[Segment], keep: Masks, vectors: Vectors, stage: Stage) -> Quantiser:
+    """Return the code for vectors like the kept ones, to be stored in."""
+    n_rows = sum(int(np.count_nonzero(mask)) for mask in keep)
+    if not n_rows:
+        raise InvalidOptionError("there is no token vector that could be stored in 4 bits; add documents first")
+    return measure_stored_code(_sample(segments, keep, vectors, min(n_rows, MEASURED_ROWS), 1, stage))
+
+
+def _sample(
+    segments: Sequence[Segment], keep: Masks, vectors: Vectors, n_sample: int, seed: int, stage: Stage
+) -> NDArray[np.float32]:
     """So many of the kept vectors, drawn at random, in random order, float32 (n, d)."""
     generator = np.random.default_rng(seed)
     kept = [np.flatnonzero(mask) for mask in keep]
@@ -251,7 +348,7 @@ def _sample(segments: Sequence[Segment], keep: Masks, n_sample: int, seed: int, 
     parts: list[NDArray[np.float32]] = []
     for number, (segment, rows) in enumerate(zip(segments, kept, strict=True)):
         mine = chosen[(chosen >= starts[number]) & (chosen < starts[number + 1])] - starts[number]
-        parts.append(segment.vectors(rows[mine]))
+        parts.append(vectors.of(segment, rows[mine]))
         stage("drawing a sample", number + 1, len(segments))
     d = segments[0].d if segments else 1
     sample = np.concatenate([np.empty((0, d), dtype=np.float32), *parts])
@@ -264,6 +361,7 @@ class Rewriting:
     """How a segment is written anew; without a coder its vectors stay, `which` one it is is for people."""
 
     coder: Quantiser | None
+    vectors: Vectors
     drop_sparse: bool
     which: str
 
@@ -279,8 +377,9 @@ def _rewritten(
     quantised: QuantisedRows | None = None
     coder, which = rewriting.coder, rewriting.which
     if coder is not None:
-        coded = _coded(segment, np.flatnonzero(keep), coder, _staged(stage, f"coding segment {which}"))
-        quantised = QuantisedRows(coder.name, coded.list_numbers, coded.codes)
+        progress = _staged(stage, f"coding segment {which}")
+        coded = _coded(segment, np.flatnonzero(keep), coder, rewriting.vectors, progress)
+        quantised = QuantisedRows(coder.name, coded.stored_lists, coded.codes)
     stage(f"writing segment {which}", 0, 1)
     with session.file_work():
         file = rewrite_segment(
@@ -291,16 +390,19 @@ def _rewritten(
 
 
 def _coded(
-    segment: Segment, rows: NDArray[np.int64], coder: Quantiser, progress: Callable[[int, int], None]
+    segment: Segment,
+    rows: NDArray[np.int64],
+    coder: Quantiser,
+    vectors: Vectors,
+    progress: Callable[[int, int], None],
 ) -> CodedVectors:
     """Return the quantised vectors of rows: from the index file beside the segment, or made now."""
-    source = ann_source(segment, "tokens")
-    assert source is not None  # nobody codes a segment that has no int8 vectors
+    source = list_source(segment, vectors.setup.decoder_of(segment), None)
     path = codes_path(segment.path.parent.parent / INDEX_DIRECTORY, segment.name, coder.name)
     try:
         there = read_codes(path, source, coder)
     except KBError:
-        return encode_rows(len(rows), lambda block: segment.vectors(rows[block]), coder, progress=progress)
+        return encode_rows(len(rows), lambda block: source.vectors(rows[block]), coder, progress=progress)
     return CodedVectors(coder, there.list_numbers[rows], there.codes[rows])
 
 
@@ -341,4 +443,8 @@ def _note(request: ReindexRequest, after: KBSettings) -> str:
         parts.append("vectors dropped")
     if request.drop_sparse:
         parts.append("sparse rows dropped")
+    if request.drop_unindexed:
+        parts.append("tokens that are not indexed dropped")
+    if request.code_bits is not None:
+        parts.append(f"{request.code_bits} bits a dimension")
     return ", ".join(parts)

@@ -212,7 +212,8 @@ def _encode_again(
     """Write new, durable segments with the passages that `row` had; nothing refers to them yet."""
     if settings.token_scale is None or settings.passage_scale is None:
         raise CorruptError("settings token_scale and passage_scale are missing; restore kb.sqlite from a backup")
-    if settings.drops_vectors and setup.quantiser is None:
+    coder = setup.quantiser if settings.drops_vectors else setup.stored
+    if coder is None and (settings.drops_vectors or settings.store_file is not None):
         raise CorruptError(f"{session.directory}: the quantiser is damaged; restore segments/ from a backup")
     with session.reading() as connection:
         ids = _passages_of(connection, row)
@@ -225,7 +226,7 @@ def _encode_again(
                 token_scale=settings.token_scale,
                 passage_scale=settings.passage_scale,
                 encoder=settings.encoder_fingerprint,
-                quantiser=setup.quantiser if settings.drops_vectors else None,
+                quantiser=coder,
             )
             with session.file_work():
                 file: SegmentFile = write_segment(session.segment_directory, arrays)

@@ -50,7 +50,7 @@ FTS_TABLE = "passages_fts"
 VIEWS = ("live_documents", "live_passages", "live_aliases", "tombstones", "history")
 """Views for people: `sqlite-utils rows kb.sqlite live_documents`, Datasette, `storage.inspect`."""
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """Every migration, oldest first; the last one is what this kbengine writes. Readers need no alembic to compare, and
 answer from all of them: what a later one brought is then simply not there."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.codes import dequantise
-from storage.container import ArraySource, open_container, write_container
-from storage.durable import DurableFile, check_file
+from storage.container import ArraySource, Container, open_container, write_container
+from storage.document_frequencies import document_frequencies
+from storage.durable import DurableFile, check_file, check_size
 from storage.errors import CorruptError, KBError, StateError
 from storage.segment_arrays import (
     ARRAY_NAMES,
     OPTIONAL_ARRAY_NAMES,
-    PLAIN_FORM,
     SPARSE_ARRAY_NAMES,
     SegmentArrays,
     SegmentLengths,
@@ -42,9 +42,9 @@ __all__ = [
 
 SEGMENT_SUFFIX = ".seg"
 _FORMAT = "kbengine-segment"
-_VERSION = "1"
-# Written where there are arrays that the first version does not know.
-_EXTENDED_VERSION = "2"
+_VERSION = "3"
+# What earlier versions wrote has one checksum of the whole file.
+_UNBLOCKED_VERSIONS = ("1", "2")
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,27 @@ class Segment:
         return self.file.n_passages
 
     @property
+    def token_ordinals(self) -> NDArray[Any]:
+        """Position of each row among all tokens of its passage, before filtering, an integer array (n)."""
+        stored = self.arrays.token_ordinals
+        return self._places if stored is None else stored
+
+    @property
+    def best_logits(self) -> NDArray[np.float16]:
+        """The larger one of each row's two filter logits, float16 (n)."""
+        logits = self.arrays.filter_logits
+        return logits if logits.ndim == 1 else logits.max(axis=1, initial=-np.inf)
+
+    @property
+    def _places(self) -> NDArray[np.int64]:
+        """Place of each row among the stored rows of its passage, int64 (n)."""
+        return np.arange(self.n_rows) - np.repeat(self.arrays.first_rows, self.arrays.token_counts)
+
+    @property
     def token_numbers(self) -> NDArray[Any]:
         """Token id of each row less its passage's first token id, an integer array (n)."""
         stored = self.stored_numbers
-        if stored is not None:
-            return stored
-        return np.arange(self.n_rows) - np.repeat(self.arrays.first_rows, self.arrays.token_counts)
+        return self._places if stored is None else stored
 
     @property
     def stored_numbers(self) -> NDArray[Any] | None:
@@ -172,11 +187,16 @@ def write_segment_file(
 ) -> SegmentFile:
     """Write a segment file durably from arrays or iterables of their parts, and return its record."""
     name = uuid.uuid4().hex
+    lengths = replace(lengths, form=replace(lengths.form, frequencies=True))
     specs = array_specs(lengths, d=d)
-    if lengths.form != PLAIN_FORM:
-        metadata = {**metadata, "version": _EXTENDED_VERSION, "numbering": lengths.form.numbering}
+    metadata = {**metadata, "name": name, "numbering": lengths.form.numbering}
+    counted = document_frequencies(
+        *(_whole(sources[each]) for each in ("posting_starts", "posting_passages", "document_ids"))
+    )
     with DurableFile(segment_path(directory, name)) as file:
-        write_container(file, specs, sources, metadata=metadata)
+        write_container(
+            file, specs, {**sources, "document_frequencies": counted}, metadata=metadata, block_checksums=True
+        )
         file.commit()
         return SegmentFile(
             name=name,
@@ -187,6 +207,11 @@ def write_segment_file(
             first_token_id=first_token_id,
             end_token_id=end_token_id,
         )
+
+
+def _whole(source: ArraySource) -> NDArray[Any]:
+    """Return an array that may have been given in parts."""
+    return source if isinstance(source, np.ndarray) else np.concatenate(list(source))
 
 
 def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None, drop_sparse: bool = False) -> dict[str, str]:
@@ -231,18 +256,27 @@ def open_segment(path: Path, expected: SegmentFile) -> Segment:
         CorruptError: The file is missing (`__cause__` is a FileNotFoundError then), or is not what was written.
         StateError: The file may not be read by this process.
     """
-    check_file(path, n_bytes=expected.n_bytes, sha256=expected.sha256)
-    return _map_segment(path, expected)
-
-
-def _map_segment(path: Path, expected: SegmentFile) -> Segment:
+    check_size(path, n_bytes=expected.n_bytes)
     container = open_container(path)
-    metadata, arrays = container.metadata, container.arrays
-    if metadata.get("format") != _FORMAT or metadata.get("version") not in (_VERSION, _EXTENDED_VERSION):
+    if container.checksums is None:
+        check_file(path, n_bytes=expected.n_bytes, sha256=expected.sha256)
+    else:
+        container.check_root()
+        for number in range(len(container.checksums)):
+            container.check_block(number)
+    return _segment_of(container, expected)
+
+
+def _segment_of(container: Container, expected: SegmentFile) -> Segment:
+    path, metadata, arrays = container.path, container.metadata, container.arrays
+    versions = _UNBLOCKED_VERSIONS if container.checksums is None else (_VERSION,)
+    if metadata.get("format") != _FORMAT or metadata.get("version") not in versions:
         raise CorruptError(
             f"{path}: format is {metadata.get('format')!r} version {metadata.get('version')!r}, expected {_FORMAT!r} "
-            f"version {_VERSION!r} or {_EXTENDED_VERSION!r}; was it written by a newer kbengine?"
+            f"version 1 to {_VERSION}; was it written by a newer kbengine?"
         )
+    if metadata.get("name", expected.name) != expected.name:
+        raise CorruptError(f"{path} is segment {metadata['name']}; was the file swapped with another?")
     of_sparse = SPARSE_ARRAY_NAMES & set(arrays)
     unexpected = (set(arrays) ^ ARRAY_NAMES) - OPTIONAL_ARRAY_NAMES - SPARSE_ARRAY_NAMES
     unexpected |= SPARSE_ARRAY_NAMES - of_sparse if of_sparse else set()

@@ -31,12 +31,16 @@ _LAYOUT: tuple[tuple[str, type[np.generic], str, str | int | None], ...] = (
     ("filter_logits", np.float16, "n", 2),
     ("passage_scales", np.float16, "p", None),
     ("posting_counts", np.uint8, "q", None),
+    ("document_frequencies", np.uint32, "t", None),
     ("codes", np.int8, "n", "d"),
     ("passage_codes", np.int8, "p", "d"),
 )
 ARRAY_NAMES = frozenset(name for name, _, _, _ in _LAYOUT)
-# Either the first two are in a segment or the next two; the last one is where token ids follow from nothing else.
-OPTIONAL_ARRAY_NAMES = frozenset({"codes", "scales", "list_numbers", "quantised", "token_numbers"})
+# Either the first two are in a segment or the third, with the fourth where its quantiser has lists; the other two are
+# where ordinals and token ids follow from nothing else.
+OPTIONAL_ARRAY_NAMES = frozenset(
+    {"codes", "scales", "quantised", "list_numbers", "token_ordinals", "token_numbers", "document_frequencies"}
+)
 # All of them or none.
 SPARSE_ARRAY_NAMES = frozenset(SPARSE_NAMES)
 _PLAIN_NAMES = frozenset({"codes", "scales"})
@@ -49,26 +53,36 @@ class SegmentForm:
     """How a segment stores what can be stored in several ways; the defaults are those of the first version.
 
     Attributes:
-        ordinal_bytes: Size of an item of `token_ordinals`: 4 or 2.
+        ordinal_bytes: Size of an item of `token_ordinals`: 4 or 2; 0 where every token of a passage is stored, so that
+            a row's ordinal is its place among them.
+        n_logits: Filter logits of a row: start and end, 2, or the larger one, 1.
         numbering: A token's id less its passage's `first_token_id` is its place among the stored rows of the passage,
             its ordinal, or in an array of its own (`token_numbers`).
         number_bytes: Size of an item of that array: 4 or 2; 0 without it.
         quantised_bytes: Size of a row of `quantised`; 0 where `codes` and `scales` are stored.
+        in_lists: Whether the quantiser has lists, so that each row's is stored.
+        frequencies: Whether document frequencies are stored.
         sparse: Of the sparse rows; None without them.
     """
 
     ordinal_bytes: int = 4
+    n_logits: int = 2
     numbering: Numbering = "rows"
     number_bytes: int = 0
     quantised_bytes: int = 0
+    in_lists: bool = True
+    frequencies: bool = False
     sparse: SparseLengths | None = None
 
     @property
     def row_arrays(self) -> tuple[str, ...]:
         """The names of the arrays with an item for each row."""
-        vectors = ("list_numbers", "quantised") if self.quantised_bytes else ("codes", "scales")
+        vectors: tuple[str, ...] = ("codes", "scales")
+        if self.quantised_bytes:
+            vectors = ("list_numbers", "quantised") if self.in_lists else ("quantised",)
         numbers = ("token_numbers",) if self.numbering == "own" else ()
-        return ("token_ordinals", "filter_logits", *vectors, *numbers)
+        ordinals = ("token_ordinals",) if self.ordinal_bytes else ()
+        return (*ordinals, "filter_logits", *vectors, *numbers)
 
 
 PLAIN_FORM = SegmentForm()
@@ -93,8 +107,9 @@ class SegmentArrays:
     Attributes:
         codes: int8 (n, d), token vectors, see `storage.codes`; None where only quantised ones are stored.
         scales: float16 (n), scale of each row; None likewise.
-        token_ordinals: uint32 or uint16 (n), position among all tokens of the passage, before filtering.
-        filter_logits: float16 (n, 2), start and end logit of the filter head.
+        token_ordinals: uint32 or uint16 (n), position among all tokens of the passage, before filtering; None where
+            all of them are stored.
+        filter_logits: float16 (n), the larger one of the filter head's start and end logits, or (n, 2), both.
         passage_ids: int64 (p), strictly rising.
         document_ids: int64 (p), each passage's document.
         first_token_ids: int64 (p), token id of the passage's first row, or below it when rows were filtered out.
@@ -107,6 +122,7 @@ class SegmentArrays:
         posting_passages: uint32 (q).
         posting_counts: uint8 (q).
         passage_lengths: uint32 (p).
+        document_frequencies: uint32 (t), documents that have each term; None in what earlier versions wrote.
         d: Dimension of the vectors.
         token_scale: Common scale of the token vectors.
         passage_scale: Common scale of the passage vectors.
@@ -114,15 +130,15 @@ class SegmentArrays:
         numbering: What token ids follow from, see `SegmentForm`.
         token_numbers: uint32 or uint16 (n), token id of each row less its passage's `first_token_id`, rising within a
             passage; None unless `numbering` is "own".
-        list_numbers: uint16 (n), see `storage.quantiser`; None where `codes` are stored.
-        quantised: uint8 (n, bytes), likewise.
+        list_numbers: uint16 (n), see `storage.quantiser`; None where `codes` are stored, and where there is one list.
+        quantised: uint8 (n, bytes), see there; None where `codes` are stored.
         quantiser: Name of the quantiser that these two are to be decoded with.
         sparse: Sparse vectors of the tokens; None where the encoder makes none.
     """
 
     codes: NDArray[np.int8] | None
     scales: NDArray[np.float16] | None
-    token_ordinals: NDArray[Any]
+    token_ordinals: NDArray[Any] | None
     filter_logits: NDArray[np.float16]
     passage_ids: NDArray[np.int64]
     document_ids: NDArray[np.int64]
@@ -146,6 +162,7 @@ class SegmentArrays:
     quantised: NDArray[np.uint8] | None = None
     quantiser: str = ""
     sparse: SparseArrays | None = None
+    document_frequencies: NDArray[np.uint32] | None = None
 
     def __post_init__(self) -> None:
         if self.d < 1 or len(self.passage_ids) < 1:
@@ -168,7 +185,7 @@ class SegmentArrays:
         if surplus or bool(self.quantiser) != (self.quantised is not None):
             raise UsageError(
                 f"segment has arrays {surplus} too many, or quantised rows without the name of their quantiser "
-                f"({self.quantiser!r}); expected codes and scales, or list numbers and quantised rows"
+                f"({self.quantiser!r}); expected codes and scales, or quantised rows"
             )
         for name in ("token_scale", "passage_scale"):
             check_scale(getattr(self, name))
@@ -181,17 +198,20 @@ class SegmentArrays:
     @property
     def n_rows(self) -> int:
         """Stored tokens."""
-        return len(self.token_ordinals)
+        return len(self.filter_logits)
 
     @property
     def form(self) -> SegmentForm:
         """How it is stored."""
         numbers, quantised = self.token_numbers, self.quantised
         return SegmentForm(
-            ordinal_bytes=self.token_ordinals.dtype.itemsize,
+            ordinal_bytes=0 if self.token_ordinals is None else self.token_ordinals.dtype.itemsize,
+            n_logits=2 if self.filter_logits.ndim > 1 else 1,
             numbering=self.numbering,
             number_bytes=0 if numbers is None else numbers.dtype.itemsize,
             quantised_bytes=0 if quantised is None else quantised.shape[-1],
+            in_lists=quantised is None or self.list_numbers is not None,
+            frequencies=self.document_frequencies is not None,
             sparse=None if self.sparse is None else self.sparse.lengths,
         )
 
@@ -232,14 +252,19 @@ def array_specs(lengths: SegmentLengths, *, d: int) -> list[ArraySpec]:
     form = lengths.form
     specs: list[ArraySpec] = []
     for name, dtype, rows, columns in _LAYOUT:
-        if form.quantised_bytes and name in _PLAIN_NAMES:
+        if (form.quantised_bytes and name in _PLAIN_NAMES) or (not form.ordinal_bytes and name == "token_ordinals"):
+            continue
+        if name == "document_frequencies" and not form.frequencies:
             continue
         kind = np.dtype(f"u{form.ordinal_bytes}") if name == "token_ordinals" else np.dtype(dtype)
+        if name == "filter_logits" and form.n_logits == 1:
+            columns = None
         specs.append(ArraySpec(name, kind, (size[rows],) if columns is None else (size[rows], size[columns])))
     if form.numbering == "own":
         specs.append(ArraySpec("token_numbers", np.dtype(f"u{form.number_bytes}"), (lengths.n_rows,)))
     if form.quantised_bytes:
-        specs.append(ArraySpec("list_numbers", np.dtype(np.uint16), (lengths.n_rows,)))
+        if form.in_lists:
+            specs.append(ArraySpec("list_numbers", np.dtype(np.uint16), (lengths.n_rows,)))
         specs.append(ArraySpec("quantised", np.dtype(np.uint8), (lengths.n_rows, form.quantised_bytes)))
     if form.sparse is not None:
         specs += sparse_specs(form.sparse, n_rows=lengths.n_rows, n_passages=lengths.n_passages)
@@ -270,15 +295,23 @@ def _contradictions(arrays: SegmentArrays) -> Mapping[str, bool]:
         "posting_starts do not divide the postings": int(starts[0]) != 0
         or int(starts[-1]) != n_postings
         or bool((np.diff(starts) < 0).any()),
+        "document_frequencies do not fit the postings": _bad_frequencies(arrays),
         "posting_passages name unknown passages": n_postings > 0 and int(arrays.posting_passages.max()) >= n_passages,
     }
 
 
 def _ids_do_not_rise(arrays: SegmentArrays, counts: NDArray[np.int64]) -> bool:
-    if arrays.numbering == "rows":
-        return False
     numbers = arrays.token_ordinals if arrays.token_numbers is None else arrays.token_numbers
+    if arrays.numbering == "rows" or numbers is None:
+        return arrays.numbering != "rows"
     return bool((np.diff(np.repeat(arrays.first_token_ids, counts) + numbers) <= 0).any())
+
+
+def _bad_frequencies(arrays: SegmentArrays) -> bool:
+    if arrays.document_frequencies is None or not (np.diff(arrays.posting_starts) > 0).all():
+        return False
+    seen = arrays.document_frequencies.astype(np.int64)
+    return bool(((seen < 1) | (seen > np.diff(arrays.posting_starts))).any())
 
 
 def _bad_scales(scales: NDArray[np.float16]) -> bool:

@@ -47,7 +47,7 @@ class SegmentCache:
 
     def use(self, settings: KBSettings) -> None:
         """Search segments as these settings say from now on."""
-        wanted = (dict(settings.ann), dict(settings.quantiser))
+        wanted = settings.search_facts
         if wanted == self._made_for:
             return
         setup = read_setup(self._directory / SEGMENT_DIRECTORY, settings, device=self._device)

@@ -30,6 +30,8 @@ _PASSAGE_ARRAYS = (
     "passage_codes",
     "passage_scales",
 )
+# Arrays that segments may store in several ways, and what gives the same of each.
+_DERIVED = {"token_numbers": "token_numbers", "token_ordinals": "token_ordinals", "filter_logits": "best_logits"}
 _CHUNK_ROWS = 1 << 15
 
 
@@ -127,7 +129,7 @@ def _check_mergeable(segments: Sequence[Segment]) -> None:
 def _kept_rows(name: str, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]]) -> Iterator[NDArray[Any]]:
     """Yield the parts of a row array that belong to kept passages, in order, each of bounded size."""
     for segment, mask in zip(segments, keep, strict=True):
-        array: NDArray[Any] = segment.token_numbers if name == "token_numbers" else getattr(segment.arrays, name)
+        array: NDArray[Any] = getattr(segment if name in _DERIVED else segment.arrays, _DERIVED.get(name, name))
         for start, end in _runs(mask, segment.arrays.first_rows, segment.n_rows):
             for begin in range(start, end, _CHUNK_ROWS):
                 yield array[begin : min(begin + _CHUNK_ROWS, end)]
@@ -136,12 +138,14 @@ def _kept_rows(name: str, segments: Sequence[Segment], keep: Sequence[NDArray[np
 def _merged_form(segments: Sequence[Segment]) -> SegmentForm:
     forms = [segment.arrays.form for segment in segments]
     ordinal_bytes = max(form.ordinal_bytes for form in forms)
+    if ordinal_bytes and any(not form.ordinal_bytes for form in forms):
+        ordinal_bytes = 4  # those of a segment that stores none follow from its rows
     numbering = forms[0].numbering if len({form.numbering for form in forms}) == 1 else "own"
     number_bytes = 0
     if numbering == "own":
         largest = max(int(segment.token_numbers.max(initial=0)) for segment in segments)
         number_bytes = 2 if largest <= 0xFFFF else 4
-    return SegmentForm(ordinal_bytes, numbering, number_bytes, forms[0].quantised_bytes)
+    return SegmentForm(ordinal_bytes, 1, numbering, number_bytes, forms[0].quantised_bytes, in_lists=forms[0].in_lists)
 
 
 def _runs(mask: NDArray[np.bool_], first_rows: NDArray[np.int64], n_rows: int) -> Iterator[tuple[int, int]]:

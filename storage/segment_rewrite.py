@@ -42,12 +42,12 @@ class QuantisedRows:
 
     Attributes:
         quantiser: The quantiser's name.
-        list_numbers: uint16 (n).
+        list_numbers: uint16 (n); None where the quantiser has no lists.
         rows: uint8 (n, bytes).
     """
 
     quantiser: str
-    list_numbers: NDArray[np.uint16]
+    list_numbers: NDArray[np.uint16] | None
     rows: NDArray[np.uint8]
 
 
@@ -77,21 +77,28 @@ def rewrite_segment(
     kept_before = np.concatenate([[0], np.cumsum(keep)])
     first_rows = kept_before[arrays.first_rows].astype(np.int64)
     counts = (kept_before[arrays.first_rows + arrays.token_counts] - first_rows).astype(np.uint32)
-    ordinals = narrow(arrays.token_ordinals[keep])
+    ordinals = narrow(segment.token_ordinals[keep])
     numbers = segment.token_numbers[keep]
-    numbering = _numbering(numbers, ordinals, np.arange(n_kept) - np.repeat(first_rows, counts))
+    places = np.arange(n_kept) - np.repeat(first_rows, counts)
+    numbering = _numbering(numbers, ordinals, places)
     if numbering == "own":
         numbers = narrow(numbers)
+    is_whole = arrays.token_ordinals is None and np.array_equal(ordinals, places)
     form = SegmentForm(
-        ordinal_bytes=ordinals.dtype.itemsize,
+        ordinal_bytes=0 if is_whole else ordinals.dtype.itemsize,
+        n_logits=1,
         numbering=numbering,
         number_bytes=numbers.dtype.itemsize if numbering == "own" else 0,
         quantised_bytes=arrays.form.quantised_bytes if quantised is None else quantised.rows.shape[1],
+        in_lists=arrays.form.in_lists if quantised is None else quantised.list_numbers is not None,
     )
     sources: dict[str, ArraySource] = {name: getattr(arrays, name) for name in _PASSAGE_ARRAYS}
     sources.update(first_rows=first_rows, token_counts=counts, token_ordinals=ordinals, token_numbers=numbers)
+    sources.update(filter_logits=segment.best_logits[keep])
     if quantised is not None:
-        sources.update(list_numbers=quantised.list_numbers, quantised=quantised.rows)
+        sources.update(quantised=quantised.rows)
+    if quantised is not None and quantised.list_numbers is not None:
+        sources.update(list_numbers=quantised.list_numbers)
     if arrays.sparse is not None and not drop_sparse:
         lengths, of_sparse = thinned_sparse(arrays.sparse, keep, arrays.first_rows)
         form = replace(form, sparse=lengths)

@@ -19,13 +19,24 @@ from storage.errors import CorruptError, FormatTooNewError, InvalidOptionError
 from storage.quantiser_file import QuantiserFile
 from storage.records import JSON, to_json
 
-__all__ = ["FORMAT_VERSION", "KBSettings", "read_setting", "read_settings", "write_setting", "write_settings"]
+__all__ = [
+    "CODE_BITS",
+    "FORMAT_VERSION",
+    "KBSettings",
+    "read_setting",
+    "read_settings",
+    "write_setting",
+    "write_settings",
+]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when an older kbengine could not read what this one writes."""
 
 # Not in what the first versions of kbengine wrote.
-_LATER_FIELDS = ("quantiser", "sparse")
+_LATER_FIELDS = ("quantiser", "sparse", "store")
+
+CODE_BITS = (4, 8)
+"""Bits of a dimension that token vectors may be stored in."""
 
 BuildState = Literal["building", "complete"]
 
@@ -42,7 +53,8 @@ class KBSettings:
         encoder_name: Name of the encoder, for people.
         encoder_fingerprint: sha256 over its configuration, weights and tokenizer; compared on open.
         d: Dimension of token and passage vectors.
-        filter: How tokens were chosen, e.g. {"threshold": -1.0}.
+        filter: How tokens were chosen that are stored or, where all are stored, indexed: {"threshold"} or
+            {"keep_fraction"}, and with all stored "indexed_from", the logit that chooses them.
         token_scale: Common scale of token codes; None until the first add fixes it.
         passage_scale: Common scale of passage codes; None until the first add fixes it.
         ann: Options of the ANN index.
@@ -53,6 +65,9 @@ class KBSettings:
             whether quantised vectors are stored in place of int8 ones; empty without one.
         sparse: Of the sparse rows stored beside the vectors: {"model": fingerprint of the sparse encoder}; empty
             without them.
+        store: How token vectors are stored: {"tokens": "all" | "indexed", "bits": 8 | 4, "code": {"name", "kind",
+            "n_bytes", "sha256"} of the file of their 4-bit code}; empty in knowledge bases of earlier versions, which
+            store the indexed ones in int8.
         passage_fingerprint: sha256 over what the stored vectors depend on: encoders that differ in their query side
             alone share it. Empty in knowledge bases of earlier versions.
         build: {"state": "building" | "complete", "position": {…} where an interrupted build goes on}.
@@ -67,6 +82,7 @@ class KBSettings:
     ann: Mapping[str, JSON] = field(default_factory=dict)
     quantiser: Mapping[str, JSON] = field(default_factory=dict)
     sparse: Mapping[str, JSON] = field(default_factory=dict)
+    store: Mapping[str, JSON] = field(default_factory=dict)
     kbengine_version: str = ""
     created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     format_version: int = FORMAT_VERSION
@@ -105,6 +121,33 @@ class KBSettings:
     def drops_vectors(self) -> bool:
         """Whether only quantised token vectors are stored."""
         return bool(self.quantiser.get("drop_vectors"))
+
+    @property
+    def stores_all(self) -> bool:
+        """Whether all tokens are stored, so that the filter only chooses which are indexed."""
+        return self.store.get("tokens") == "all"
+
+    @property
+    def code_bits(self) -> int:
+        """Bits of a stored dimension, 8 or on the average 4; of vectors that were dropped it says nothing."""
+        return 4 if self.store.get("bits") == 4 else 8
+
+    @property
+    def search_facts(self) -> object:
+        """What decides how segments are searched: equal as long as nothing has to be loaded anew."""
+        return dict(self.ann), dict(self.quantiser), dict(self.store), self.indexed_from
+
+    @property
+    def store_file(self) -> QuantiserFile | None:
+        """The file of the code that token vectors are stored in; None for int8, and until the first ones are."""
+        code = self.store.get("code")
+        return QuantiserFile.from_json(code) if isinstance(code, dict) else None
+
+    @property
+    def indexed_from(self) -> float | None:
+        """The filter logit from which on a search may start from a token; None: from every stored one."""
+        threshold = self.filter.get("indexed_from")
+        return float(threshold) if isinstance(threshold, int | float) else None
 
     @property
     def sparse_model(self) -> str | None:

@@ -16,10 +16,18 @@ from storage.quantiser_file import QUANTISER_SUFFIX
 from storage.segment import segment_path
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.sparse_rows import SPARSE_NAMES
+from storage.token_filter import count_reaching
 
-__all__ = ["bytes_by_use", "bytes_of"]
+__all__ = ["bytes_by_use", "bytes_of", "count_indexed"]
 
-_LEXICAL_ARRAYS = ("terms", "posting_starts", "posting_passages", "posting_counts", "passage_lengths")
+_LEXICAL_ARRAYS = (
+    "terms",
+    "posting_starts",
+    "posting_passages",
+    "posting_counts",
+    "passage_lengths",
+    "document_frequencies",
+)
 
 
 def bytes_by_use(connection: Connection, directory: Path, segments: Sequence[SegmentRow]) -> dict[str, int]:
@@ -44,6 +52,27 @@ def bytes_by_use(connection: Connection, directory: Path, segments: Sequence[Seg
         "index": index + bytes_of((directory / SEGMENT_DIRECTORY).glob(f"*{QUANTISER_SUFFIX}")),
         "text": database - offsets + lexical,
     }
+
+
+def count_indexed(directory: Path, segments: Sequence[SegmentRow], threshold: float | None) -> int:
+    """Return how many stored tokens a search may start from, those of dead documents included.
+
+    Args:
+        directory: The knowledge base.
+        segments: Its live segments.
+        threshold: The filter logit that such a token reaches; None: all are.
+    """
+    total = 0
+    for row in segments:
+        total += row.file.n_rows
+        if threshold is None:
+            continue
+        try:
+            arrays = open_container(segment_path(directory / SEGMENT_DIRECTORY, row.file.name)).arrays
+        except CorruptError:
+            continue  # gone or damaged: `verify` tells which
+        total += count_reaching(arrays["filter_logits"], threshold) - row.file.n_rows
+    return total
 
 
 def bytes_of(paths: Iterable[Path]) -> int:

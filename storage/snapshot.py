@@ -142,13 +142,34 @@ class Snapshot:
         first, stop = np.searchsorted(self.document_ids, [document_id, document_id + 1]).tolist()
         return range(first, stop) if first < stop and self.live_passages[first] else range(0)
 
-    def token_ordinals(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the position of each row (n) among all tokens of its passage, before filtering, int64 (n)."""
-        return self._gather("token_ordinals", rows).astype(np.int64)
+    def token_ordinals(self, rows: NDArray[np.int64], passages: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Return the position of each row (n) among all tokens of its passage, before filtering, int64 (n).
 
-    def filter_logits(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the filter head's start and end logit of each row (n), float32 (n, 2)."""
-        return self._gather("filter_logits", rows).astype(np.float32)
+        Args:
+            rows: int64 (n).
+            passages: int64 (n), the passage index of each row, where it is known; None: it is looked up.
+        """
+        self._check(rows, self.n_rows, "row")
+        stored = [loaded.segment.arrays.token_ordinals for loaded in self.segments]
+        if all(each is not None for each in stored):
+            return self._gather("token_ordinals", rows).astype(np.int64)
+        # Where all tokens of a passage are stored, a row's place in it is the ordinal.
+        ordinals = rows - self.first_rows[self.passages_of_rows(rows) if passages is None else passages]
+        if any(each is not None for each in stored):
+            owners = np.searchsorted(self._row_starts, rows, side="right") - 1
+            for owner, own in enumerate(stored):
+                if own is not None:
+                    chosen = owners == owner
+                    ordinals[chosen] = own[rows[chosen] - self._row_starts[owner]]
+        return ordinals
+
+    def best_logits(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the larger one of each row's filter logits, float32 (n)."""
+        logits = np.concatenate(
+            [np.empty(0, dtype=np.float16), *(loaded.segment.best_logits for loaded in self.segments)]
+        )
+        self._check(rows, self.n_rows, "row")
+        return logits[rows].astype(np.float32)
 
     def gather(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
         """Return the codes int8 (n, d) and scales float32 (n) of rows (n), in any order; vector = code · scale.
@@ -171,10 +192,10 @@ class Snapshot:
     def served_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the token vectors float32 (n, d) of rows (n) as the index sees them while it seeks candidates.
 
-        Decoded codes where the index has a quantiser, whether or not int8 vectors are stored too; not normalised.
-        What ranks is `vectors`.
+        Decoded codes where the index has a quantiser, whether or not other vectors are stored too; not normalised.
+        Rows that are not indexed are as stored. What ranks is `vectors`.
         """
-        return self._of_tokens(rows, self.d, lambda ann, own: ann.served.vectors(own))
+        return self._of_tokens(rows, self.d, lambda ann, own: ann.served_vectors(own))
 
     def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the inner products float32 (n, t) of `vectors(rows)` with targets float32 (d, t), made in passing."""
@@ -335,7 +356,8 @@ class Snapshot:
                 anns, live = self._anns(kind), self._live.by_segment(kind)
                 few = self._has_few(kind)
                 chosen = [i for i, ann in enumerate(anns) if ann.is_exact or (few and ann.has_codes)]
-                n_rows = sum(anns[i].n_rows if (mask := live[i]) is None else int(mask.sum()) for i in chosen)
+                found = [(anns[i], anns[i].findable(live[i])) for i in chosen]
+                n_rows = sum(ann.n_rows if mask is None else int(mask.sum()) for ann, mask in found)
                 if not chosen or n_rows > _MAX_BLOCK_ROWS:
                     self._blocks[kind] = frozenset(), None
                 else:
@@ -355,7 +377,7 @@ class Snapshot:
         if len(arrays) == 1:
             return arrays[0][numbers]
         if not len(numbers):
-            width = (self.d,) if name in ("codes", "passage_codes") else (2,) if name == "filter_logits" else ()
+            width = (self.d,) if name in ("codes", "passage_codes") else ()
             return np.empty((0, *width), dtype=arrays[0].dtype if arrays else np.int8)
         # Segments store small numbers in as many bytes as each of them needs.
         gathered = np.empty((len(numbers), *arrays[0].shape[1:]), dtype=np.result_type(*arrays))

@@ -1,7 +1,7 @@
-"""Which stored tokens to keep when there are to be fewer: chosen by their filter logits.
+"""Which stored tokens nearest-neighbour search may start from, or are kept when there are to be fewer.
 
-A token is kept when the larger of its two logits reaches the threshold; of a passage without such a token the best
-one is.
+A token is chosen when the larger of its two filter logits reaches the threshold; of a passage without such a token the
+best one is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from storage.segment import Segment
 
-__all__ = ["LogitCounts", "kept_rows"]
+__all__ = ["LogitCounts", "count_reaching", "indexed_rows", "kept_rows"]
 
 _PATTERNS = 1 << 16
 
@@ -27,7 +27,7 @@ class LogitCounts:
     def add(self, segment: Segment, live_passages: NDArray[np.bool_]) -> None:
         """Count the tokens of these passages, bool (n_passages)."""
         live = np.repeat(live_passages, segment.arrays.token_counts)
-        patterns = _best_logits(segment).view(np.uint16)[live]
+        patterns = _one_zero(segment.best_logits).view(np.uint16)[live]
         self.counts += np.bincount(patterns, minlength=_PATTERNS)
 
     @property
@@ -47,9 +47,9 @@ class LogitCounts:
 
 
 def kept_rows(segment: Segment, threshold: float) -> NDArray[np.bool_]:
-    """Return which rows stay, bool (n_rows): those that reach the threshold, and the best row of any other passage."""
+    """Return the chosen rows, bool (n_rows): those that reach the threshold, and the best row of any other passage."""
     arrays = segment.arrays
-    best = _best_logits(segment).astype(np.float32)
+    best = segment.best_logits.astype(np.float32)
     keep: NDArray[np.bool_] = best >= threshold
     filled = np.flatnonzero(arrays.token_counts)
     if not len(filled):
@@ -65,9 +65,23 @@ def kept_rows(segment: Segment, threshold: float) -> NDArray[np.bool_]:
     return keep
 
 
-def _best_logits(segment: Segment) -> NDArray[np.float16]:
-    """Return the larger logit of each row, float16 (n)."""
-    logits = segment.arrays.filter_logits.astype(np.float32)
+def count_reaching(logits: NDArray[np.float16], threshold: float) -> int:
+    """Return how many rows' larger logit reaches a threshold; logits are float16 (n) or (n, 2)."""
+    best = logits if logits.ndim == 1 else logits.max(axis=1, initial=-np.inf)
+    # Half floats have no fast comparison; how often each pattern occurs is counted at once.
+    counts = np.bincount(best.view(np.uint16), minlength=_PATTERNS)
+    values = np.arange(_PATTERNS, dtype=np.uint16).view(np.float16).astype(np.float32)
+    return int(counts[values >= threshold].sum())
+
+
+def indexed_rows(segment: Segment, threshold: float | None) -> NDArray[np.int64] | None:
+    """Return the rows that search may start from, rising, int64 (m); None for all: those chosen by the threshold."""
+    if threshold is None:
+        return None
+    chosen = kept_rows(segment, threshold)
+    return None if chosen.all() else np.flatnonzero(chosen)
+
+
+def _one_zero(logits: NDArray[np.float16]) -> NDArray[np.float16]:
     # + 0 makes one of the two zeros, which are equal but have different patterns.
-    best: NDArray[np.float16] = (logits.max(axis=1, initial=-np.inf) + np.float32(0)).astype(np.float16)
-    return best
+    return (logits.astype(np.float32) + np.float32(0)).astype(np.float16)

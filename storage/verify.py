@@ -127,9 +127,9 @@ def verify(
                 check_fields(connection, findings)
             if deep and reencode is not None:
                 with findings.checking("segments"):
-                    quantiser = None
+                    setup = None
                     if settings is not None:
-                        quantiser = read_setup(directory / SEGMENT_DIRECTORY, settings).quantiser
+                        setup = read_setup(directory / SEGMENT_DIRECTORY, settings)
                     reencoded = check_reencoded(
                         connection,
                         segments,
@@ -137,7 +137,7 @@ def verify(
                         reencode=reencode,
                         sample=sample,
                         min_cosine=min_cosine,
-                        quantiser=quantiser,
+                        setup=setup,
                     )
 
         def still_live(name: str) -> bool:

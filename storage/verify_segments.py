@@ -12,16 +12,18 @@ from sqlalchemy import Connection
 from storage.ann import ann_path, ann_source, stored_codes
 from storage.ann_codes import codes_path, read_codes
 from storage.ann_lists import AnnKind, read_lists
+from storage.ann_parts import list_source
 from storage.ann_setup import AnnSetup
 from storage.catalog import SegmentRow, chunked
 from storage.errors import CorruptError, KBError
-from storage.findings import Findings
+from storage.findings import Findings, Severity
 from storage.quantiser import Quantiser
-from storage.quantiser_file import quantiser_path, read_quantiser
+from storage.quantiser_file import QuantiserFile, quantiser_path, read_quantiser
 from storage.records import NewPassage, StoredPassage, unpack_offsets
 from storage.segment import Segment, open_segment, segment_path
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import KBSettings
+from storage.token_filter import indexed_rows
 from storage.verify_database import DatabaseFacts
 
 __all__ = ["Reencode", "check_ann", "check_quantiser", "check_reencoded", "check_segments", "load_stored"]
@@ -125,7 +127,7 @@ def _compare(
         stored = facts.ordinals[np.arange(int(counts.sum())) + shifts]
         kept = np.repeat(known, arrays.token_counts)
         numbers = facts.numbers[np.arange(int(counts.sum())) + shifts]
-        same = np.array_equal(stored, arrays.token_ordinals[kept])
+        same = np.array_equal(stored, segment.token_ordinals[kept])
         if not (same and np.array_equal(numbers, segment.token_numbers[kept])):
             findings.add(where, "token positions differ from those in kb.sqlite", "repairable")
 
@@ -135,37 +137,47 @@ def check_ann(segment: Segment, setup: AnnSetup, findings: Findings) -> None:
     directory = findings.directory / INDEX_DIRECTORY
     for kind in _KINDS:
         source = ann_source(segment, kind)
+        decoder = setup.decoder_of(segment)
         if source is None:
             with findings.checking(f"{SEGMENT_DIRECTORY}/{segment.name}.seg"):
-                stored_codes(segment, setup.quantiser)
-            continue
-        path = ann_path(directory, segment.name, kind)
+                stored_codes(segment, decoder)
+            if decoder is None or decoder is setup.quantiser:
+                continue
+        threshold = setup.threshold if kind == "tokens" else None
+        listed = source if kind == "passages" else list_source(segment, decoder, indexed_rows(segment, threshold))
+        assert listed is not None
+        path = ann_path(directory, segment.name, kind, threshold)
         coded = kind == "tokens" and setup.quantiser is not None
         if setup.quantiser is not None and coded:
-            path = codes_path(directory, segment.name, setup.quantiser.name)
+            path = codes_path(directory, segment.name, setup.quantiser.name, threshold)
         if not path.exists():
             continue
         try:
             if setup.quantiser is not None and coded:
-                read_codes(path, source, setup.quantiser)
+                read_codes(path, listed, setup.quantiser)
             else:
-                read_lists(path, source, setup.options)
+                read_lists(path, listed, setup.options)
         except KBError as error:
             findings.add(f"{INDEX_DIRECTORY}/{path.name}", error.message, "derived")
 
 
 def check_quantiser(settings: KBSettings, findings: Findings) -> AnnSetup:
     """Return how segments are searched; note a damaged quantiser in `findings`."""
-    expected = settings.quantiser_file
-    quantiser: Quantiser | None = None
-    if expected is not None:
-        directory = findings.directory / SEGMENT_DIRECTORY
-        try:
-            quantiser = read_quantiser(directory, expected)
-        except KBError as error:
-            where = f"{SEGMENT_DIRECTORY}/{quantiser_path(directory, expected.name).name}"
-            findings.add(where, error.message, "error" if settings.drops_vectors else "derived")
-    return AnnSetup(settings.ann_options, quantiser)
+    of_index = _checked(settings.quantiser_file, findings, "error" if settings.drops_vectors else "derived")
+    of_store = _checked(settings.store_file, findings, "error")
+    return AnnSetup(settings.ann_options, of_index, stored=of_store, threshold=settings.indexed_from)
+
+
+def _checked(expected: QuantiserFile | None, findings: Findings, severity: Severity) -> Quantiser | None:
+    if expected is None:
+        return None
+    directory = findings.directory / SEGMENT_DIRECTORY
+    try:
+        return read_quantiser(directory, expected)
+    except KBError as error:
+        where = f"{SEGMENT_DIRECTORY}/{quantiser_path(directory, expected.name).name}"
+        findings.add(where, error.message, severity)
+        return None
 
 
 def check_reencoded(
@@ -176,7 +188,7 @@ def check_reencoded(
     reencode: Reencode,
     sample: int,
     min_cosine: float,
-    quantiser: Quantiser | None = None,
+    setup: AnnSetup | None = None,
 ) -> int:
     """Encode passages again and return how many; note vectors that are not what the text gives in `findings`."""
     total = sum(row.file.n_passages for row in rows)
@@ -198,7 +210,8 @@ def check_reencoded(
         for batch in chunked(load_stored(connection, list(index_of)), _BATCH):
             for stored, new in zip(batch, reencode(batch), strict=True):
                 n_checked += 1
-                least = _least_cosine(segment, index_of[stored.passage_id], new, quantiser)
+                decoder = None if setup is None else setup.decoder_of(segment)
+                least = _least_cosine(segment, index_of[stored.passage_id], new, decoder)
                 # Codes are coarse: a last digit that differs may change one of them.
                 wanted = min_cosine if segment.arrays.quantised is None else min(min_cosine, _MIN_CODED_COSINE)
                 if least < wanted:

@@ -18,7 +18,14 @@ from types import TracebackType
 from sqlalchemy import insert
 
 from storage import schema
-from storage.addition import check_documents, common_scales, prepare_batch, segment_arrays
+from storage.addition import (
+    PlacedPassage,
+    check_documents,
+    common_scales,
+    measured_code,
+    prepare_batch,
+    segment_arrays,
+)
 from storage.alias_changes import AliasChange, add_aliases, change_names, count_links, delete_aliases
 from storage.alias_records import AliasSource, NewAlias
 from storage.ann_setup import AnnSetup, read_setup
@@ -52,8 +59,9 @@ from storage.lock import WriterLock
 from storage.merging import MAX_ROWS, merge_and_commit, plan_groups, plan_merge, segment_size
 from storage.opening import check_log
 from storage.quantiser import Quantiser
+from storage.quantiser_file import write_quantiser
 from storage.records import JSON, Commit, NewDocument
-from storage.reindexing import Reindexed, ReindexRequest, Stage, reindex
+from storage.reindexing import Reindexed, ReindexRequest, Stage, choose_indexed, reindex
 from storage.segment import SegmentFile, write_segment
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_setting, write_setting
@@ -86,15 +94,20 @@ class KBWriter:
     # -- opening and closing
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], settings: KBSettings) -> KBWriter:
+    def create(cls, path: str | os.PathLike[str], settings: KBSettings, *, code: Quantiser | None = None) -> KBWriter:
         """Create an empty knowledge base and return its writer; its directory appears whole or not at all.
+
+        Args:
+            path: Its directory.
+            settings: What it is made with.
+            code: What token vectors are stored in where the settings say 4 bits; None: measured on the first ones.
 
         Raises:
             KnowledgeBaseExistsError: The path exists and is not an empty directory.
             PlatformError: A network file system, or an SQLite that is too old.
         """
         target = Path(path)
-        create_directory(target, settings)
+        create_directory(target, settings, code)
         return cls.open(target)
 
     @classmethod
@@ -209,12 +222,13 @@ class KBWriter:
                 if batch.placed:
                     tokens, passages = common_scales(batch.placed, settings)
                     settings = dataclasses.replace(settings, token_scale=tokens, passage_scale=passages)
+                    coder, settings = self._stored_with(batch.placed, settings)
                     arrays = segment_arrays(
                         batch.placed,
                         token_scale=tokens,
                         passage_scale=passages,
                         encoder=settings.encoder_fingerprint,
-                        quantiser=self._stored_with(),
+                        quantiser=coder,
                     )
                     with self._session.file_work():
                         files.append(write_segment(self._session.segment_directory, arrays))
@@ -241,7 +255,7 @@ class KBWriter:
                     for file in files:
                         row = SegmentRow(file, batch.placed[0].passage_id, batch.placed[-1].passage_id + 1)
                         insert_segment(connection, row, generation=commit.generation)
-                    for name in ("token_scale", "passage_scale", "build"):
+                    for name in ("token_scale", "passage_scale", "build", "store"):
                         value = getattr(settings, name)
                         if value != getattr(self._settings, name):
                             write_setting(connection, name, value)
@@ -252,17 +266,25 @@ class KBWriter:
         self._merge_if_due()
         return commit
 
-    def _stored_with(self) -> Quantiser | None:
-        """Return the quantiser whose codes are stored in place of int8 vectors, None where these are stored."""
-        if not self._settings.drops_vectors:
-            return None
-        quantiser = self._ann().quantiser
+    def _stored_with(
+        self, placed: Sequence[PlacedPassage], settings: KBSettings
+    ) -> tuple[Quantiser | None, KBSettings]:
+        """Return what codes the vectors that are stored, None for int8, and the settings, which name its file."""
+        if not settings.drops_vectors and settings.code_bits == 8:
+            return None, settings
+        if not settings.drops_vectors and settings.store_file is None:
+            code = measured_code(placed)
+            with self._session.file_work():
+                file = write_quantiser(self._session.segment_directory, code)
+            return code, dataclasses.replace(settings, store={**settings.store, "code": file.to_json()})
+        setup = self._ann()
+        quantiser = setup.quantiser if settings.drops_vectors else setup.stored
         if quantiser is None:
             raise CorruptError(
-                f"{self.path} stores quantised vectors only and its quantiser is damaged or missing; restore "
+                f"{self.path} stores quantised vectors and what decodes them is damaged or missing; restore "
                 "segments/ from a backup"
             )
-        return quantiser
+        return quantiser, settings
 
     def delete(self, doc_ids: Iterable[str], *, op_id: str | None = None) -> Commit:
         """Delete documents and return the commit; it is one transaction and touches no file.
@@ -468,7 +490,7 @@ class KBWriter:
     def _ann(self) -> AnnSetup:
         """Return how segments are searched, with the quantiser read once."""
         settings = self._settings
-        wanted = (dict(settings.ann), dict(settings.quantiser))
+        wanted = settings.search_facts
         if self._setup is None or self._setup[0] != wanted:
             self._setup = (wanted, read_setup(self._session.segment_directory, settings))
         return self._setup[1]
@@ -495,6 +517,21 @@ class KBWriter:
         """Return the value of a setting, None when there is none."""
         with self._session.reading() as connection:
             return read_setting(connection, key)
+
+    def choose_indexed(self) -> None:
+        """Fix which of the stored tokens are indexed, from the share of them that the settings want.
+
+        For the end of a build, before `merge_all` makes the index; without a share, and where only indexed tokens are
+        stored, nothing changes.
+        """
+        with self._session.mutex:
+            settings = choose_indexed(self._session, self._settings)
+            if settings is self._settings:
+                return
+            with self._session.writing() as connection:
+                for name in ("filter", "build"):
+                    write_setting(connection, name, getattr(settings, name))
+            self._settings = settings
 
     def finish_build(self) -> None:
         """Mark the build as complete: readers may open the knowledge base."""

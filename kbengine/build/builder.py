@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kbengine.build.document_encoder import Background, DocumentEncoder, EncodedChunk, chunks
 from kbengine.build.filtering import FilterOptions
 from kbengine.build.identity import check_encoder
+from kbengine.build.storing import DEFAULT_STORE, StoreOptions, bundled_code
 from kbengine.corpus.document import CorpusDocument, SourcePosition
 from kbengine.corpus.origin import with_origin
 from kbengine.corpus.reader import CorpusReading, read_corpus
@@ -60,13 +61,14 @@ class CorpusOptions:
 
 @dataclass
 class BuildReport:
-    """What a build or an addition did: counts of this run, and the fraction of tokens kept."""
+    """What a build or an addition did: counts of this run, and the fraction of tokens that are indexed."""
 
     documents: int = 0
     passages: int = 0
     passage_tokens: int = 0
     encoded_tokens: int = 0
-    kept_tokens: int = 0
+    stored_tokens: int = 0
+    indexed_tokens: int = 0
     resumed: bool = False
     elapsed_s: float = 0.0
     corpus: CorpusReport | None = None
@@ -75,8 +77,8 @@ class BuildReport:
 
     @property
     def kept_fraction(self) -> float:
-        """Return the share of the passages' tokens that was stored."""
-        return self.kept_tokens / self.passage_tokens if self.passage_tokens else 0.0
+        """Return the share of the passages' tokens that is indexed."""
+        return self.indexed_tokens / self.passage_tokens if self.passage_tokens else 0.0
 
     def count(self, chunk: EncodedChunk) -> None:
         """Add what one chunk did."""
@@ -84,7 +86,8 @@ class BuildReport:
         self.passages += chunk.n_passages
         self.passage_tokens += chunk.n_passage_tokens
         self.encoded_tokens += chunk.n_encoded_tokens
-        self.kept_tokens += chunk.n_kept_tokens
+        self.stored_tokens += chunk.n_stored_tokens
+        self.indexed_tokens += chunk.n_indexed_tokens
         if math.isfinite(chunk.threshold):
             self.thresholds.append((chunk.threshold, chunk.n_passage_tokens))
 
@@ -96,6 +99,7 @@ def build(
     encoder: Encoder,
     filter_options: FilterOptions,
     ann: Mapping[str, str | int] | None = None,
+    store: StoreOptions = DEFAULT_STORE,
     progress: ProgressSink | None = None,
 ) -> BuildReport:
     """Build a knowledge base of the corpus in the directory `path`, or go on with an interrupted build.
@@ -107,8 +111,9 @@ def build(
         corpus: what to read.
         path: the directory, not there yet, empty, or of an interrupted build.
         encoder: makes the vectors.
-        filter_options: which tokens are stored.
+        filter_options: which tokens are indexed.
         ann: options of the approximate search that are not to be chosen from the size: see `storage.ann.AnnOptions`.
+        store: what is stored of the tokens.
         progress: shown the stages.
 
     Raises:
@@ -120,7 +125,7 @@ def build(
     progress = progress or NoProgress()
     began = time.perf_counter()
     report = BuildReport()
-    writer = _writer_for_build(corpus, path, encoder, filter_options, ann or {})
+    writer = _writer_for_build(corpus, path, encoder, filter_options, ann or {}, store)
     counters: dict[str, Any] = dict(writer.settings.build_position)
     report.resumed = "source" in counters
     with writer:
@@ -137,6 +142,7 @@ def finish(writer: KBWriter, progress: ProgressSink) -> LinkCounts:
     """Bring a build to its end, whose documents are all there, and return what was counted."""
     progress.begin("counting links", None, "")
     links = writer.count_links()
+    writer.choose_indexed()
     progress.begin("merging and clustering", None, "")
     writer.merge_all()
     _train_index(writer, progress)
@@ -236,7 +242,7 @@ def _add_chunks(
     done_bytes = reading.report.bytes_read
     progress.begin("encoding passages", reading.report.bytes_total or None, "")
     progress.advance(done_bytes)
-    document_encoder = DocumentEncoder(encoder, filter_options)
+    document_encoder = DocumentEncoder(encoder, filter_options, store_all=writer.settings.stores_all)
     background = Background()
     began = time.perf_counter()
     try:
@@ -261,7 +267,7 @@ def _count_for_resume(counters: dict[str, Any], chunk: EncodedChunk, position: S
     """Bring the counters that are stored with each commit up to date, so that a resumed build reports the whole."""
     counters["source"] = position.to_json()
     counters["passage_tokens"] = counters.get("passage_tokens", 0) + chunk.n_passage_tokens
-    counters["kept_tokens"] = counters.get("kept_tokens", 0) + chunk.n_kept_tokens
+    counters["kept_tokens"] = counters.get("kept_tokens", 0) + chunk.n_indexed_tokens
     if math.isfinite(chunk.threshold):
         weighted = chunk.threshold * chunk.n_passage_tokens
         counters["threshold_sum"] = counters.get("threshold_sum", 0.0) + weighted
@@ -269,20 +275,32 @@ def _count_for_resume(counters: dict[str, Any], chunk: EncodedChunk, position: S
 
 
 def stored_threshold(settings: KBSettings) -> float | None:
-    """Return the filter threshold for additions: the mean over the chunks of the build, None where there was none."""
+    """Return the filter threshold for additions: the mean over the chunks of the build, None where there was none.
+
+    Where all tokens are stored it is the one that chooses those to be indexed.
+    """
+    if settings.indexed_from is not None:
+        return settings.indexed_from
     position: Mapping[str, Any] = settings.build_position
     n_tokens = position.get("threshold_tokens", 0)
     return float(position["threshold_sum"]) / float(n_tokens) if n_tokens else None
 
 
 def _writer_for_build(
-    corpus: CorpusOptions, path: Path, encoder: Encoder, filter_options: FilterOptions, ann: Mapping[str, str | int]
+    corpus: CorpusOptions,
+    path: Path,
+    encoder: Encoder,
+    filter_options: FilterOptions,
+    ann: Mapping[str, str | int],
+    store: StoreOptions,
 ) -> KBWriter:
     kind = AnnOptions(**dict(ann)).index_kind  # type: ignore[arg-type]  # checked there
     if kind.needs_quantiser:
         kind.groups(encoder.d)
     request = request_of(corpus, filter_options)
-    return build_writer(path, encoder, filter_options, request=request, before=lambda: next(corpus.read()), ann=ann)
+    return build_writer(
+        path, encoder, filter_options, request=request, before=lambda: next(corpus.read()), ann=ann, store=store
+    )
 
 
 def build_writer(
@@ -293,6 +311,7 @@ def build_writer(
     request: dict[str, Any],
     before: Callable[[], object],
     ann: Mapping[str, str | int] | None = None,
+    store: StoreOptions = DEFAULT_STORE,
     what: str = "build",
 ) -> KBWriter:
     """Return a writer on a new directory, or on an interrupted build that this one can go on with.
@@ -300,10 +319,11 @@ def build_writer(
     Args:
         path: the directory.
         encoder: whose vectors are stored.
-        filter_options: which tokens are.
+        filter_options: which tokens are indexed.
         request: what else identifies the build: resuming it with another one would mix two.
         before: called before a directory is made: what cannot be read leaves nothing behind.
         ann: options of the approximate search.
+        store: what is stored of the tokens.
         what: what errors call it.
 
     Raises:
@@ -322,12 +342,14 @@ def build_writer(
             sparse={} if encoder.sparse is None else {"model": encoder.sparse.fingerprint},
             passage_fingerprint=encoder.passage_fingerprint,
             d=encoder.d,
-            filter=filter_options.to_json(),
+            filter=_filter_settings(filter_options, store),
+            store=store.to_json(),
             ann=ann,
             kbengine_version=__version__,
             build={"state": "building", "position": {"request": request}},
         )
-        return KBWriter.create(path, settings)
+        code = bundled_code(encoder) if store.code_bits == 4 else None
+        return KBWriter.create(path, settings, code=code)
     writer = KBWriter.open(path)
     problem: Exception | None = None
     begun = writer.settings.build_position.get("request")
@@ -350,10 +372,21 @@ def build_writer(
             f"the interrupted {what} in {path} was begun with index {dict(writer.settings.ann)}, now it is {ann}; "
             "resume with the same and change it afterwards ('kbengine reindex'), or remove the directory"
         )
+    elif not store.agree_with(writer.settings.store):
+        problem = InvalidOptionError(
+            f"the interrupted {what} in {path} was begun with {dict(writer.settings.store)} to be stored, now it is "
+            f"{store.to_json()}; resume with the same, or remove the directory"
+        )
     if problem is not None:
         writer.close()
         raise problem
     return writer
+
+
+def _filter_settings(filter_options: FilterOptions, store: StoreOptions) -> dict[str, Any]:
+    """Return the filter as stored: with a threshold it is known at once which of all stored tokens are indexed."""
+    known = store.tokens == "all" and filter_options.threshold is not None
+    return filter_options.to_json() | ({"indexed_from": filter_options.threshold} if known else {})
 
 
 def request_of(corpus: CorpusOptions, filter_options: FilterOptions) -> dict[str, Any]:
@@ -374,7 +407,8 @@ def describe(report: BuildReport, paths: Sequence[Path]) -> dict[str, Any]:
         "documents": report.documents,
         "passages": report.passages,
         "tokens": report.passage_tokens,
-        "stored_vectors": report.kept_tokens,
+        "stored_vectors": report.stored_tokens,
+        "indexed_vectors": report.indexed_tokens,
         "kept_fraction": round(report.kept_fraction, 4),
         "encoded_tokens_per_s": round(report.encoded_tokens / report.elapsed_s) if report.elapsed_s else None,
         "elapsed_s": round(report.elapsed_s, 2),

@@ -35,19 +35,24 @@ class EncodedChunk:
     n_passages: int
     n_encoded_tokens: int
     n_passage_tokens: int
-    n_kept_tokens: int
+    n_stored_tokens: int
+    n_indexed_tokens: int
     threshold: float
 
 
 class DocumentEncoder:
-    """Turns corpus documents into storable ones with one encoder and one filter."""
+    """Turns corpus documents into storable ones with one encoder and one filter.
 
-    def __init__(self, encoder: Encoder, filter_options: FilterOptions) -> None:
+    The filter's tokens are those that are indexed; with `store_all` the others are stored beside them.
+    """
+
+    def __init__(self, encoder: Encoder, filter_options: FilterOptions, *, store_all: bool = False) -> None:
         self.encoder = encoder
         self.filter_options = filter_options
+        self.store_all = store_all
 
     def encode(self, documents: Sequence[CorpusDocument], *, threshold: float | None = None) -> EncodedChunk:
-        """Return the documents with their kept tokens' vectors.
+        """Return the documents with their stored tokens' vectors.
 
         Args:
             documents: what to encode; their passages are batched together.
@@ -60,14 +65,17 @@ class DocumentEncoder:
         if threshold is None:
             threshold = resolve_threshold([vectors.filter_logits for vectors in encoded], self.filter_options)
         stored: list[NewDocument] = []
-        position = n_kept = 0
+        position = n_indexed = n_stored = 0
         for document in documents:
             passages = []
             for passage in document.passages:
                 vectors = encoded[position]
                 position += 1
                 keep = kept_tokens(vectors.filter_logits, threshold)
-                n_kept += int(keep.sum())
+                n_indexed += int(keep.sum())
+                if self.store_all:
+                    keep = np.ones_like(keep)
+                n_stored += int(keep.sum())
                 passages.append(new_passage(passage, vectors, keep))
             stored.append(
                 NewDocument(
@@ -85,13 +93,14 @@ class DocumentEncoder:
             n_passages=len(texts),
             n_encoded_tokens=sum(vectors.n_encoded_tokens for vectors in encoded),
             n_passage_tokens=sum(len(vectors.starts) for vectors in encoded),
-            n_kept_tokens=n_kept,
+            n_stored_tokens=n_stored,
+            n_indexed_tokens=n_indexed,
             threshold=threshold,
         )
 
 
 def new_passage(passage: CorpusPassage, vectors: PassageVectors, keep: NDArray[np.bool_]) -> NewPassage:
-    """Return the passage with the vectors and characters of its kept tokens only; `keep` is bool (t,)."""
+    """Return the passage with the vectors and characters of its stored tokens only; `keep` is bool (t,)."""
     kept = np.flatnonzero(keep)
     return NewPassage(
         ordinal=passage.ordinal,

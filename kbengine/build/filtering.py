@@ -1,4 +1,7 @@
-"""Which tokens of a passage are stored: by a threshold on the filter head's logits, or by a kept fraction."""
+"""Which tokens of a passage are indexed: by a threshold on the filter head's logits, or by a kept fraction.
+
+A search starts from these. Whether the others are stored beside them, `kbengine.build.storing` says.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def resolve_threshold(logits: Sequence[Float32], options: FilterOptions) -> floa
 
 
 def kept_tokens(logits: Float32, threshold: float) -> Bool:
-    """Return a bool (t,) mask of the tokens to store; at least one where the passage has any.
+    """Return a bool (t,) mask of the tokens to index; at least one where the passage has any.
 
     A token is kept if its start or its end logit reaches the threshold; if none does, the best one is kept, so that
     every passage can be found.
@@ -80,4 +83,4 @@ def kept_tokens(logits: Float32, threshold: float) -> Bool:
 
 
 DEFAULT_FILTER = FilterOptions(keep_fraction=0.5)
-"""What a build keeps when nothing is said (measured in docs/decisions)."""
+"""What a build indexes when nothing is said (measured in docs/decisions)."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbengine.build.builder import stored_threshold
 from kbengine.build.filtering import FilterOptions
+from kbengine.build.storing import StoredTokens
 from kbengine.errors import BuildIncompleteError, InvalidOptionError
 from kbengine.progress import NoProgress, ProgressSink, Stages
 
@@ -24,10 +25,12 @@ class ReindexOptions:
     """What is to change; what is left out stays as it is.
 
     Attributes:
-        filter: which of the stored tokens to keep.
+        filter: which tokens to index; where only indexed ones are stored, the others are dropped.
         ann: options of the index by name, among them `kind`; see `storage.ann_options`.
         drop_vectors: store quantised token vectors only; the int8 ones are gone for good.
         drop_sparse: store no sparse rows any more; they are gone for good.
+        store: `indexed`: store only the tokens that are indexed, the others are gone for good.
+        code_bits: 4: store vectors in 4 bits a dimension on the average in place of 8, which are gone for good.
         index_device: where a quantiser is trained: "cpu", "gpu", or "auto" for a graphics processor if FAISS has one.
     """
 
@@ -35,13 +38,16 @@ class ReindexOptions:
     ann: Mapping[str, str | int] = field(default_factory=dict)
     drop_vectors: bool = False
     drop_sparse: bool = False
+    store: StoredTokens | None = None
+    code_bits: int | None = None
     index_device: IndexDevice = "auto"
 
     def __post_init__(self) -> None:
-        if self.filter == FilterOptions() and not self.ann and not self.drop_vectors and not self.drop_sparse:
+        is_less = self.drop_vectors or self.drop_sparse or self.store is not None or self.code_bits is not None
+        if self.filter == FilterOptions() and not self.ann and not is_less:
             raise InvalidOptionError(
-                "nothing to do: give --keep-fraction, --filter-threshold, --index, --nlist, --nprobe, --refine, "
-                "--drop-vectors or --drop-sparse"
+                "nothing to do: give --keep-fraction, --filter-threshold, --store, --code-bits, --index, --nlist, "
+                "--nprobe, --refine, --drop-vectors or --drop-sparse"
             )
 
 
@@ -66,6 +72,7 @@ class ReindexReport:
             "filter_threshold": round(threshold, 4) if math.isfinite(threshold) else None,
             "stored_vectors_before": self.done.rows_before,
             "stored_vectors": self.done.rows,
+            "indexed_vectors": self.done.indexed,
             "bytes_before": self.bytes_before,
             "bytes": self.bytes_after,
             "elapsed_s": round(self.elapsed_s, 2),
@@ -124,6 +131,11 @@ def _reindex(path: Path, options: ReindexOptions, source: Path | None, stages: S
 
     request = None if options.filter == FilterOptions() else FilterRequest(**options.filter.to_json())
     with KBWriter.open(path) as writer:
+        if options.store == "all" and not writer.settings.stores_all:
+            raise InvalidOptionError(
+                f"{path} stores only the tokens that are indexed; the others must be encoded: build anew from the "
+                "corpus ('kbengine export' writes one)"
+            )
         if writer.settings.build_state != "complete":
             raise BuildIncompleteError(
                 f"the build of {path} was interrupted at {dict(writer.settings.build_position)}; run the same "
@@ -135,6 +147,8 @@ def _reindex(path: Path, options: ReindexOptions, source: Path | None, stages: S
                 ann=dict(options.ann) if options.ann else None,
                 drop_vectors=options.drop_vectors,
                 drop_sparse=options.drop_sparse,
+                drop_unindexed=options.store == "indexed",
+                code_bits=options.code_bits,
                 stored_threshold=stored_threshold(writer.settings),
                 device=options.index_device,
             ),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kbengine.build.builder import build_writer
 from kbengine.build.document_encoder import CHUNK_PASSAGES, Background
 from kbengine.build.filtering import FilterOptions
+from kbengine.build.storing import StoreOptions
 from kbengine.densephrases.document import DumpDocument, DumpPassage, TokenCounts, dump_passages
 from kbengine.densephrases.phrase_dump import DumpPosition, count_documents, dump_files, read_dump
 from kbengine.errors import (
@@ -136,6 +137,7 @@ def import_dump(
         filter_options,
         request={**source.to_json(), "filter": filter_options.to_json()},
         before=check,
+        store=StoreOptions("indexed", 8),  # as the dump has them
         what="import",
     )
     background = Background()

@@ -13,7 +13,7 @@ from storage.snapshot import Snapshot
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
-LONG_PASSAGE_ROWS = 256
+LONG_PASSAGE_ROWS = 512
 """Passages with more stored tokens than this are rescored around the hits only, not as a whole."""
 
 

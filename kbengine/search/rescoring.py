@@ -51,7 +51,7 @@ def score_windows(
     sparse = sparse_products(snapshot, rows, vectors, weights)
     stops = np.cumsum(ranges.stop - ranges.first)
     passages_of_rows = ranges.passages[range_numbers] if len(rows) else rows
-    ordinals = snapshot.token_ordinals(rows).astype(np.int64)
+    ordinals = snapshot.token_ordinals(rows, passages_of_rows)
     best = best_phrases(
         start,
         end if sparse is None else end + sparse[1],

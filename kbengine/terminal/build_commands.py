@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import corpus_options, encoder_options, json_option, kb_option, option
+from kbengine.terminal.options import STORED_TOKENS, corpus_options, encoder_options, json_option, kb_option, option
 
 if TYPE_CHECKING:
     from kbengine.build.builder import CorpusOptions
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 @corpus_options
 @kb_option
 @encoder_options
-@option("--keep-fraction", float, "Store this share of tokens, the filter's best; by default its threshold decides.")
-@option("--filter-threshold", float, "Store tokens whose filter logit reaches this; by default the usual threshold.")
+@option("--keep-fraction", float, "Index this share of tokens, the filter's best; by default half.")
+@option("--filter-threshold", float, "Index tokens whose filter logit reaches this; by default half of them.")
+@option("--store", STORED_TOKENS, "Store these tokens: each can then begin or end an answer.", default="all")
+@option("--code-bits", int, "Store a dimension of a token vector in so many bits, 4 or 8.", default=4)
 @option("--no-sparse", bool, "Store no sparse rows though the encoder has sparse heads.")
 @option("--index kind", str, "Make an index of this kind, such as opq48; by default ivf-sq8.")
 @option("--nlist", int, "Cluster a large segment's index into so many lists; by default chosen from its size.")
@@ -38,6 +40,7 @@ def build(kb: Path, no_sparse: bool, as_json: bool, **given: Any) -> None:
     from kbengine.build.builder import build as build_kb
     from kbengine.build.builder import describe
     from kbengine.build.filtering import DEFAULT_FILTER, FilterOptions
+    from kbengine.build.storing import StoreOptions
     from kbengine.encoders.encoder import Encoder
     from kbengine.progress import progress_for_terminal
 
@@ -54,6 +57,7 @@ def build(kb: Path, no_sparse: bool, as_json: bool, **given: Any) -> None:
             encoder=model,
             filter_options=filter_options,
             ann={name: given[name] for name in ("kind", "nlist", "nprobe") if given[name] is not None},
+            store=StoreOptions(given["store"], given["code_bits"]),
             progress=progress,
         )
     output = standard_output(as_json=as_json)

@@ -51,7 +51,7 @@ def run_demo(path: Path, output: Output, ask: Callable[[KnowledgeBase, Any, str]
         if not output.as_json:
             output.line(
                 f"built {path}: {report.documents:,} documents, {report.passages:,} passages, "
-                f"{report.kept_tokens:,} phrase vectors in {report.elapsed_s:.1f} s"
+                f"{report.stored_tokens:,} phrase vectors in {report.elapsed_s:.1f} s"
             )
     records = {record["id"]: record for record in demo_queries()}
     with KnowledgeBase.open(path, encoder) as knowledge_base:

@@ -22,6 +22,7 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
         "passages": info.passages,
         "tokens": info.tokens_total,
         "stored_vectors": info.tokens_stored,
+        "indexed_vectors": info.tokens_indexed,
         "kept_fraction": round(info.kept_fraction, 4),
         "deleted_documents_not_compacted": info.tombstones,
         "aliases": info.aliases,
@@ -35,7 +36,9 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
         "bytes_per_vector_without_text": _per_vector(info),
         "index": settings.ann_options.kind,
         "index_quantiser": _quantiser_state(info),
-        "int8_vectors": "dropped" if settings.drops_vectors else "kept",
+        "stored_tokens": "all" if settings.stores_all else "indexed",
+        "stored_as": _stored_as(info),
+        "int8_vectors": "kept" if _stored_as(info) == "int8" else "dropped",
         "encoder": settings.encoder_name,
         "encoder_fingerprint": settings.encoder_fingerprint,
         "dimension": settings.d,
@@ -62,6 +65,13 @@ def _per_vector(info: KBInfo) -> float | None:
     """Return the bytes of vectors and index for each stored vector."""
     own = info.bytes_by_use["vectors"] + info.bytes_by_use["index"]
     return round(own / info.segment_rows, 1) if info.segment_rows else None
+
+
+def _stored_as(info: KBInfo) -> str:
+    """Return what token vectors are stored as."""
+    if info.settings.drops_vectors:
+        return "index codes"
+    return "4 bits" if info.settings.code_bits == 4 else "int8"
 
 
 def _quantiser_state(info: KBInfo) -> str:

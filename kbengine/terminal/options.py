@@ -12,6 +12,7 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
+STORED_TOKENS = ("all", "indexed")
 FORMAT_NAMES = ("kilt", "densephrases", "dpr", "beir", "kbengine", "plain", "folder")
 
 

@@ -8,14 +8,16 @@ from typing import Any
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import json_option, kb_option, option
+from kbengine.terminal.options import STORED_TOKENS, json_option, kb_option, option
 
 
 @click.command()
 @kb_option
 @option("--out", Path, "Write a changed copy here and leave --kb as it is; by default change --kb.")
-@option("--keep-fraction", float, "Keep this share of all tokens, the best by their logits; by default all.")
-@option("--filter-threshold", float, "Keep tokens whose filter logit reaches this; by default all.")
+@option("--keep-fraction", float, "Index this share of all tokens, the best by their logits; by default as it is.")
+@option("--filter-threshold", float, "Index tokens whose filter logit reaches this; by default as it is.")
+@option("--store", STORED_TOKENS, "Store only the tokens that are indexed, without a way back; by default as it is.")
+@option("--code-bits", int, "Store vectors in 4 bits a dimension, without a way back; by default as they are.")
 @option("--index kind", str, "Make an index of this kind, such as opq48; by default of the kind that it has.")
 @option("--nlist", int, "Cluster the index into so many lists; by default chosen from its size.")
 @option("--nprobe", int, "Read so many lists for each query; by default chosen from --nlist.")
@@ -23,12 +25,12 @@ from kbengine.terminal.options import json_option, kb_option, option
 @option("--index-device", ("auto", "cpu", "gpu"), "Train and fill the index on this device.", default="auto")
 @option("--drop-vectors", bool, "Store the index's codes only; there is no way back.")
 @option("--drop-sparse", bool, "Store no sparse rows (SPARC) any more; there is no way back.")
-@option("--yes", bool, "Drop vectors or rows without asking.")
+@option("--yes", bool, "Drop vectors, rows, tokens or bits without asking.")
 @json_option
 def reindex(
     kb: Path, out: Path | None, drop_vectors: bool, drop_sparse: bool, yes: bool, as_json: bool, **given: Any
 ) -> None:
-    """Keep fewer tokens of a knowledge base, or index them in another way; nothing is encoded again.
+    """Index other tokens of a knowledge base, or in another way, or store less; nothing is encoded again.
 
     \b
     Examples:
@@ -43,9 +45,16 @@ def reindex(
 
     kept = FilterOptions(given["filter_threshold"], given["keep_fraction"])
     ann = {name: given[name] for name in ("kind", "nlist", "nprobe", "refine") if given[name] is not None}
-    options = ReindexOptions(kept, ann, drop_vectors, drop_sparse, given["index_device"])
+    store, bits, device = given["store"], given["code_bits"], given["index_device"]
+    options = ReindexOptions(kept, ann, drop_vectors, drop_sparse, store, bits, device)
     if out is None and not yes:
-        for lost in ("int8 vectors",) * drop_vectors + ("sparse rows",) * drop_sparse:
+        losses = {
+            "stored vectors": drop_vectors,
+            "sparse rows": drop_sparse,
+            "tokens that are not indexed": store == "indexed",
+            "int8 vectors": bits == 4,
+        }
+        for lost in (what for what, is_lost in losses.items() if is_lost):
             _confirm(kb, lost)
     with progress_for_terminal() as progress:
         report = reindex_kb(kb, options, out=out, progress=progress)

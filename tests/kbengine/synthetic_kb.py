@@ -47,6 +47,7 @@ class VectorEncoder:
     name = "synthetic"
     max_phrase_tokens = 4
     sparse = None
+    directory = None
 
     def encode_queries(self, inputs, *, truncate=False):
         """Return random vectors seeded by each input's text."""

@@ -13,6 +13,7 @@ import pytest
 from kbengine.build.builder import CorpusOptions, add_corpus, build
 from kbengine.build.filtering import FilterOptions
 from kbengine.build.reindexing import ReindexOptions, reindex
+from kbengine.build.storing import StoreOptions
 from kbengine.cli import main
 from kbengine.errors import InvalidOptionError, KnowledgeBaseExistsError
 from kbengine.terminal.facts import kb_facts
@@ -21,6 +22,8 @@ from storage.settings import KBSettings
 from storage.verify import verify
 from storage.writer import KBWriter
 from tests.kbengine.synthetic_kb import WORDS, WordEncoder, synthetic_settings
+
+INT8 = StoreOptions("indexed", 8)
 
 
 @pytest.fixture
@@ -37,6 +40,7 @@ def kb(tmp_path: Path) -> Path:
         tmp_path / "kb",
         encoder=WordEncoder(),
         filter_options=FilterOptions(),
+        store=INT8,
     )
     return tmp_path / "kb"
 
@@ -90,7 +94,7 @@ def test_later_additions_are_filtered_by_the_same_threshold(kb: Path, tmp_path: 
         rows = np.flatnonzero(
             snapshot.document_ids[snapshot.passages_of_rows(np.arange(snapshot.n_rows))] == document.document_id
         )
-        logits = snapshot.filter_logits(rows).max(axis=1)
+        logits = snapshot.best_logits(rows)
     assert 0 < len(rows) < 3 * len(WORDS)
     assert (logits >= np.float16(report.done.threshold)).all()
 
@@ -147,15 +151,51 @@ def test_a_build_trains_its_index_once_there_is_enough_to_scan(kb: Path, tmp_pat
     corpus = CorpusOptions((tmp_path / "corpus.jsonl",))
     for name, below, state in (("few", 10_000, "not trained"), ("enough", 300, "trained")):
         ann = {"kind": "opq4", "exact_below_rows": below}
-        build(corpus, tmp_path / name, encoder=WordEncoder(), filter_options=FilterOptions(), ann=ann)
+        build(corpus, tmp_path / name, encoder=WordEncoder(), filter_options=FilterOptions(), ann=ann, store=INT8)
         with KBReader.open(tmp_path / name) as reader:
             assert kb_facts(reader.info())["index_quantiser"].startswith(state)
             assert (len(list((tmp_path / name / "segments").glob("*.quantiser"))) == 1) == (state == "trained")
     with pytest.raises(InvalidOptionError, match="divides"):
-        build(corpus, tmp_path / "bad", encoder=WordEncoder(), filter_options=FilterOptions(), ann={"kind": "opq5"})
+        build(
+            corpus,
+            tmp_path / "bad",
+            encoder=WordEncoder(),
+            filter_options=FilterOptions(),
+            ann={"kind": "opq5"},
+            store=INT8,
+        )
     assert not (tmp_path / "bad").exists()
     with KBWriter.create(tmp_path / "begun", unfinished(corpus, {"kind": "exact"})):
         pass
     with pytest.raises(InvalidOptionError, match="begun with index"):
         build(corpus, tmp_path / "begun", encoder=WordEncoder(), filter_options=FilterOptions())
     assert verify(kb).clean
+
+
+def test_what_a_build_stores_is_indexed_in_part_and_anew(
+    kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All tokens by default: a share is indexed, more can be at any time, fewer stored after asking."""
+    path = tmp_path / "whole"
+    corpus = CorpusOptions((tmp_path / "corpus.jsonl",))
+    report = build(corpus, path, encoder=WordEncoder(), filter_options=FilterOptions(keep_fraction=0.3))
+    assert report.stored_tokens == report.passage_tokens
+    assert report.kept_fraction == pytest.approx(0.3, abs=0.05)
+    with KBReader.open(path) as reader:
+        facts = kb_facts(reader.info())
+    assert (facts["stored_tokens"], facts["stored_as"], facts["stored_vectors"]) == ("all", "4 bits", facts["tokens"])
+    assert facts["kept_fraction"] == pytest.approx(0.3, abs=0.05)
+    main(["reindex", "--kb", str(path), "--keep-fraction", "0.9", "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["stored_vectors"] == report.stored_tokens
+    assert facts["indexed_vectors"] == pytest.approx(0.9 * report.stored_tokens, rel=0.05)
+    with pytest.raises(SystemExit):
+        main(["reindex", "--kb", str(path), "--store", "indexed"])
+    assert "--yes" in capsys.readouterr().err
+    main(["reindex", "--kb", str(path), "--store", "indexed", "--yes", "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["stored_vectors"] == facts["indexed_vectors"] < report.stored_tokens
+    with pytest.raises(InvalidOptionError, match="must be encoded"):
+        reindex(kb, ReindexOptions(store="all"))
+    with pytest.raises(InvalidOptionError, match="tokens to store"):
+        StoreOptions("some")  # type: ignore[arg-type]  # what is refused

@@ -377,6 +377,6 @@ def test_knowledge_base_of_the_revision_before_answers_and_is_migrated_by_a_writ
         assert repair(kb, reencode) == []
         KBWriter.open(kb).close()
         assert len(reader.alias_matches(["boat"])[0]) == 1  # the reader that was open goes on with it
-    assert (kb / "kb.sqlite.before-0004").is_file()
+    assert (kb / "kb.sqlite.before-0005").is_file()
     assert [each[1:3] for each in listed(kb)] == [("Boat", "wikidata"), ("Łódź", "title")]
     assert verify(kb, deep=True).clean

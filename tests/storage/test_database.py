@@ -175,8 +175,8 @@ def test_creating_over_something_is_refused(tmp_path: Path) -> None:
 
 def test_newer_format_is_refused_with_the_versions(tmp_path: Path) -> None:
     """The message says what to upgrade, and the lock is not kept."""
-    with pytest.raises(FormatTooNewError, match="format 2"):
-        KBWriter.create(tmp_path / "kb", make_settings(format_version=2))
+    with pytest.raises(FormatTooNewError, match="format 3"):
+        KBWriter.create(tmp_path / "kb", make_settings(format_version=3))
     for opener in (KBReader.open, KBWriter.open):
         with pytest.raises(FormatTooNewError, match="install a newer kbengine"):
             opener(tmp_path / "kb")

@@ -144,7 +144,7 @@ def test_a_knowledge_base_of_an_earlier_version_has_none_until_it_is_written(tmp
         writer.add_feedback([new()])
 
     assert len(stored(kb)) == 1
-    assert verify(kb).ok and (kb / "kb.sqlite.before-0004").is_file()
+    assert verify(kb).ok and (kb / "kb.sqlite.before-0005").is_file()
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_knowledge_base_of_the_revision_before_answers_and_is_migrated_by_a_writ
         assert verify(kb, deep=True).clean and repair(kb, reencode) == []
         KBWriter.open(kb).close()
         assert reader.snapshot("source = 'manual'").n_live_passages == 1  # the reader that was open goes on
-    assert (kb / "kb.sqlite.before-0004").is_file()
+    assert (kb / "kb.sqlite.before-0005").is_file()
     assert passing(kb, "year < 3000") == ["a"] and verify(kb, deep=True).clean
 
 

@@ -99,7 +99,7 @@ def test_rows_passages_and_tokens_are_numbered_through(snapshot: Snapshot, segme
         )
         np.testing.assert_array_equal(snapshot.token_ids_of_rows(rows + first_row), segment.token_ids_of_rows(rows))
         np.testing.assert_array_equal(snapshot.token_ordinals(rows + first_row), segment.arrays.token_ordinals)
-        np.testing.assert_array_equal(snapshot.filter_logits(rows + first_row), segment.arrays.filter_logits)
+        np.testing.assert_array_equal(snapshot.best_logits(rows + first_row), segment.best_logits)
         np.testing.assert_array_equal(snapshot.gather(rows + first_row)[0], segment.arrays.codes)
         first_row += segment.n_rows
     assert (snapshot.n_rows, snapshot.generation, snapshot.d) == (first_row, 7, D)

@@ -59,7 +59,7 @@ def tokens(path: Path) -> dict[int, Token]:
         assert (np.diff(ids) > 0).all()
         passages = snapshot.passage_ids[snapshot.passages_of_rows(rows)].tolist()
         ordinals = snapshot.token_ordinals(rows).tolist()
-        logits = snapshot.filter_logits(rows).max(axis=1).tolist()
+        logits = snapshot.best_logits(rows).tolist()
         codes = snapshot.gather(rows)[0].tolist()
         found = {token: (passages[i], ordinals[i], tuple(codes[i]), logits[i]) for i, token in enumerate(ids.tolist())}
         for passage in reader.passages(sorted(set(passages))).values():

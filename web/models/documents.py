@@ -160,7 +160,8 @@ class KnowledgeBaseBody(Body):
     passages: int
     tokens: int
     stored_vectors: int
-    kept_fraction: float
+    indexed_vectors: int = Field(description="Stored vectors that a search may start from; each stored one can answer.")
+    kept_fraction: float = Field(description="Share of all tokens that are indexed.")
     deleted_documents_not_compacted: int
     segments: int
     aliases: int
@@ -173,6 +174,8 @@ class KnowledgeBaseBody(Body):
     bytes_per_vector_without_text: float | None
     index: str
     index_quantiser: str
+    stored_tokens: Literal["all", "indexed"]
+    stored_as: Literal["4 bits", "int8", "index codes"]
     int8_vectors: Literal["kept", "dropped"]
     encoder: str
     encoder_fingerprint: str

@@ -84,7 +84,7 @@ def _facts(info: KBInfo) -> tuple[Fact, ...]:
         Fact(
             "Phrase vectors",
             f"{info.tokens_stored:,}",
-            f"{100 * info.kept_fraction:.0f} % of {info.tokens_total:,} tokens",
+            f"searched from {100 * info.kept_fraction:.0f} % of {info.tokens_total:,} tokens",
         ),
         Fact("Other names", f"{info.aliases:,}", f"{info.links:,} links" if info.links else ""),
         Fact("Segments", f"{info.segments:,}", f"{info.segment_rows:,} rows"),
