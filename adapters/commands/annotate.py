@@ -97,6 +97,8 @@ def _text(given: str) -> str:
     """Return the text that is meant: of a file, of stdin, or as it was typed."""
     if given == "-":
         return _decoded(sys.stdin.buffer.read(), "standard input")
+    if not given.strip():  # before it is taken for a file: an empty path is the folder one is in
+        raise click.UsageError("TEXT is blank; give a file, '-' or a text")
     if len(given) < 1024 and "\n" not in given:
         path = Path(given)
         if path.is_dir():
@@ -105,8 +107,6 @@ def _text(given: str) -> str:
             return _decoded(path.read_bytes(), given)
         if _FILE_NAME.fullmatch(given):
             raise click.UsageError(f"there is no file {given}; give one that is there, '-' or the text itself")
-    if not given.strip():
-        raise click.UsageError("TEXT is blank; give a file, '-' or a text")
     return given
 
 

@@ -50,7 +50,7 @@ def test_people_read_a_line_for_each_mention_with_the_reason_where_there_is_no_l
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [("missing.txt", "there is no file"), (" ", "blank"), ("{folder}", "is a folder")]
+    ("given", "said"), [("missing.txt", "there is no file"), ("", "blank"), (" ", "blank"), ("{folder}", "is a folder")]
 )
 def test_what_is_no_text_is_refused(kb: Path, tmp_path: Path, given: str, said: str) -> None:
     """With the remedy."""
