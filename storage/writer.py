@@ -462,7 +462,7 @@ class KBWriter:
         source: Path | None = None,
         stage: Stage = lambda _what, _done, _total: None,
     ) -> Reindexed:
-        """Keep fewer tokens, index them in another way or drop their int8 vectors, in one commit; return what was done.
+        """Change which tokens are indexed or stored, their code or their index, in one commit; return what was done.
 
         Token ids stay. Readers go on with what was there until the commit; other writes wait for it.
 
