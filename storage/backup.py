@@ -120,7 +120,7 @@ def back_up(
 def _copied_database(source: Path, folder: Path) -> Iterator[tuple[Path, list[_Pinned]]]:
     """Give a directory with a copy of the database, and the other files of the same commit, opened."""
     temporary = folder / f".{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
-    temporary.mkdir()
+    operating_system().mkdir(temporary)
     with contextlib.ExitStack() as opened:
         opened.callback(lambda: remove_tree(temporary))
         engine = reader_engine(source)

@@ -24,6 +24,7 @@ from storage.database import (
 )
 from storage.durable import TEMPORARY_SUFFIX, copy_directory, fsync_directory, is_abandoned, write_error
 from storage.errors import KnowledgeBaseExistsError
+from storage.newest_schema import create_schema
 from storage.operating_system import operating_system, remove_tree
 from storage.quantiser import Quantiser
 from storage.quantiser_file import QUANTISER_SUFFIX, write_quantiser
@@ -114,7 +115,7 @@ def _fill(directory: Path, settings: KBSettings, code: Quantiser | None) -> None
     try:
         with translated(directory):
             with engine.begin() as connection:
-                migrate(connection)
+                create_schema(connection)
                 write_settings(connection, settings)
                 insert_generation(
                     connection, Commit(1, None, 0, 0, 0), operation="create", after=Generation(1, 1, 1, 1)

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pysqlite3 import dbapi2
-from sqlalchemy import Connection, Table, create_engine, select
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import Connection, Table, select
 
 from storage import schema
 from storage.alias_rows import alias_table_exists
 from storage.checksum import check_row
-from storage.database import DATABASE_NAME, migrate, pending_migration
+from storage.database import DATABASE_NAME, pending_migration
 from storage.errors import CorruptError
 from storage.feedback_rows import feedback_table_exists
 from storage.findings import Findings, Severity
+from storage.newest_schema import defined_in, newest_schema
 from storage.records import unpack_offsets
 
 __all__ = ["DatabaseFacts", "check_full_text", "check_rows", "check_structure"]
@@ -83,33 +83,13 @@ def check_structure(connection: Connection, findings: Findings) -> None:
     with findings.checking(f"{DATABASE_NAME}: schema"):
         pending = pending_migration(connection, name=str(findings.directory))
         if pending is None:
-            expected, seen = _expected_schema(), _schema_of(connection)
+            expected, seen = newest_schema(), defined_in(connection)
             for name in sorted(set(expected.items()) ^ set(seen.items())):
                 findings.add(f"{DATABASE_NAME}: schema", f"{name[0]} is not defined as kbengine defines it", "error")
     with findings.checking(DATABASE_NAME):
         seen_id = connection.exec_driver_sql("PRAGMA application_id").scalar()
         if seen_id != schema.APPLICATION_ID:
             findings.add(DATABASE_NAME, f"application_id is {seen_id}, wanted {schema.APPLICATION_ID}", "repairable")
-
-
-def _expected_schema() -> dict[str, str]:
-    engine = create_engine(
-        "sqlite+pysqlite://",
-        module=dbapi2,
-        creator=lambda: dbapi2.connect(":memory:", check_same_thread=False, isolation_level=None),
-        poolclass=StaticPool,
-    )
-    try:
-        with engine.begin() as connection:
-            migrate(connection)
-            return _schema_of(connection)
-    finally:
-        engine.dispose()
-
-
-def _schema_of(connection: Connection) -> dict[str, str]:
-    rows = connection.exec_driver_sql("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master")
-    return {f"{kind} {name}": f"{table}: {sql}" for kind, name, table, sql in rows}
 
 
 def check_rows(connection: Connection, facts: DatabaseFacts, findings: Findings) -> None:

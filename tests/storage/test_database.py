@@ -19,6 +19,7 @@ from storage.database import (
     check_sqlite_version,
     database_path,
     migrate,
+    pending_migration,
     reader_engine,
     wal_path,
     writer_engine,
@@ -34,6 +35,7 @@ from storage.errors import (
     StateError,
 )
 from storage.lock import LOCK_NAME, WriterLock, is_locked
+from storage.newest_schema import create_schema, defined_in, newest_schema
 from storage.reader import KBReader
 from storage.settings import KBSettings
 from storage.verify import verify
@@ -108,6 +110,23 @@ def test_migrations_make_the_schema_that_the_code_uses(tmp_path: Path) -> None:
     declared.dispose()
     assert version == schema.REVISIONS[-1]
     assert views == set(schema.VIEWS)
+
+
+def test_a_new_database_has_what_migrations_make(tmp_path: Path) -> None:
+    """Definition for definition, with the same revision, and there is nothing to migrate."""
+    (tmp_path / "new").mkdir()
+    migrated, created = writer_engine(tmp_path, create=True), writer_engine(tmp_path / "new", create=True)
+    with migrated.begin() as one, created.begin() as other:
+        migrate(one)
+        create_schema(other)
+        assert defined_in(one) == defined_in(other) == newest_schema()
+        assert pending_migration(other, name="new") is None
+        for pragma in ("application_id", "user_version", "encoding"):
+            assert (
+                one.exec_driver_sql(f"PRAGMA {pragma}").scalar() == other.exec_driver_sql(f"PRAGMA {pragma}").scalar()
+            )
+    migrated.dispose()
+    created.dispose()
 
 
 def test_failed_migration_leaves_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ import numpy as np
 from pysqlite3 import dbapi2
 
 from storage.alias_records import NewAlias
+from storage.backup import back_up, restore
+from storage.backup_store import BackupStore
+from storage.creation import appearing, copy_without_segments
 from storage.errors import UnknownEncoderError
 from storage.feedback_records import NewFeedback
 from storage.filter_request import FilterRequest
@@ -21,6 +25,7 @@ from storage.operating_system import using
 from storage.reader import KBReader
 from storage.reindexing import ReindexRequest
 from storage.repair import repair
+from storage.session import SEGMENT_DIRECTORY
 from storage.tuned_files import delete_tuned, tuned_weights, write_tuned
 from storage.verify import verify
 from storage.writer import KBWriter
@@ -29,8 +34,11 @@ from tests.storage.power.machine import Machine
 from tests.storage.small_world import content, make_document, make_settings, reencode
 
 State = dict[str, object]
+Read = Callable[[Path], State]
 Step = tuple[str, Callable[[Path], object], Callable[[State], State]]
 LONG = " ".join(f"word{number}" for number in range(60))
+OUT, BACKUPS, TOY = "out", "backups", "toy"
+FROZEN = Path(__file__).parents[2] / "frozen" / "kb-39f580c"
 
 
 def state_of(kb: Path) -> State:
@@ -39,7 +47,8 @@ def state_of(kb: Path) -> State:
         return {}
     with KBReader.open(kb, allow_incomplete=True) as reader:
         state: State = {f"text {doc_id}": texts for doc_id, texts in _texts(kb).items()}
-        state |= {f"alias {each.alias}": each.doc_id for each in reader.list_aliases(source="manual")}
+        named = reader.list_aliases(source="manual", limit=100_000)
+        state |= {f"alias {each.alias} of {each.doc_id}": True for each in named}
         state |= {f"feedback {each.input}": each.answer for each in reader.list_feedback()}
         state |= {"settings": (reader.settings.drops_vectors, json.dumps(reader.settings.filter, sort_keys=True))}
         state["note"] = reader.setting("note")
@@ -48,9 +57,23 @@ def state_of(kb: Path) -> State:
     return state
 
 
+def state_beside(kb: Path) -> State:
+    """What there is of a knowledge base and beside it: a copy that was reindexed, the newest backup, restored."""
+    state = state_of(kb)
+    if (kb.parent / OUT).exists():
+        state["out"] = state_of(kb.parent / OUT)
+        assert verify(kb.parent / OUT).clean
+    if BackupStore(kb.parent / BACKUPS).generations():
+        with tempfile.TemporaryDirectory() as scratch:
+            restore(kb.parent / BACKUPS, Path(scratch) / "again")
+            state["backup"] = state_of(Path(scratch) / "again")
+    return state
+
+
 def _texts(kb: Path) -> dict[str, tuple[str, ...]]:
     with KBReader.open(kb) as reader:
-        if not reader.settings.drops_vectors and not reader.settings.filter:
+        settings = reader.settings
+        if settings.encoder_name == TOY and not settings.drops_vectors and not settings.filter:
             return content(kb)
         reader.snapshot()  # every segment's checksum
         return {
@@ -117,7 +140,7 @@ PURGE: Step = ("purge", writing(lambda writer: writer.compact(purge=True)), same
 ALIAS: Step = (
     "alias",
     writing(lambda writer: writer.add_aliases([("a", NewAlias("Ash"))])),
-    lambda state: state | {"alias Ash": "a"},
+    lambda state: state | {"alias Ash of a": True},
 )
 FEEDBACK: Step = (
     "feedback",
@@ -151,6 +174,45 @@ FILTER: Step = (
     writing(lambda writer: writer.reindex(ReindexRequest(filter=FilterRequest(keep_fraction=0.5)))),
     lambda state: state | {"settings": (False, '{"keep_fraction": 0.5, "threshold": null}')},
 )
+OUT_OF_PLACE: Step = (
+    "reindex --out",
+    lambda kb: reindex_out(kb, kb.parent / OUT),
+    lambda state: state | {"out": _alone(state) | {"settings": (True, "{}")}},
+)
+BACK_UP: Step = (
+    "back up",
+    lambda kb: back_up(kb, kb.parent / BACKUPS, keep=1),
+    lambda state: state | {"backup": _alone(state)},
+)
+MIGRATE: Step = ("migrate", lambda kb: KBWriter.open(kb, background_merging=False).close(), same)
+FORGET: Step = (
+    "delete after the migration",
+    writing(lambda writer: writer.delete(["kesta-town"])),
+    without("text kesta-town"),
+)
+
+
+def _alone(state: State) -> State:
+    return {key: value for key, value in state.items() if key not in ("out", "backup")}
+
+
+def reindex_out(kb: Path, out: Path) -> None:
+    """What `kbengine reindex --out` does."""
+    with appearing(out) as temporary:
+        copy_without_segments(kb, temporary)
+        with KBWriter.open(temporary, background_merging=False) as writer:
+            request = ReindexRequest(ann={"kind": "ivf-sq4"}, drop_vectors=True)
+            writer.reindex(request, source=kb / SEGMENT_DIRECTORY)
+
+
+SERIES: dict[str, list[Step]] = {
+    "documents": [CREATE, ADD, REPLACE, DELETE, MERGE, COMPACT, ALIAS, PURGE],
+    "people": [CREATE, ADD, FEEDBACK, SETTING, TUNE, RETUNE, UNTUNE],
+    "vectors": [CREATE, ADD, REPLACE, REPAIR, REINDEX],
+    "tokens": [CREATE, ADD, REPLACE, FILTER],
+    "copies": [CREATE, ADD, TUNE, BACK_UP, REPLACE, MERGE, BACK_UP, OUT_OF_PLACE],
+    "an earlier version": [MIGRATE, FORGET],
+}
 
 
 @dataclass
@@ -160,12 +222,24 @@ class Recording:
     machine: Machine
     states: list[State]
     names: list[str]
+    read: Read = state_of
 
 
-def record(root: Path, steps: Iterable[Step], machine: type[Machine] = Machine) -> Recording:
-    """Run the steps one after the other on a new machine with an empty disk; its knowledge base is `root`/kb."""
+def record(
+    root: Path, steps: Iterable[Step], machine: type[Machine] = Machine, *, origin: Path | None = None
+) -> Recording:
+    """Run the steps one after the other on a new machine; its knowledge base is `root`/kb.
+
+    Args:
+        root: A directory that is not there.
+        steps: What is done.
+        machine: Which machine.
+        origin: What the disk holds at first as `kb`, by default nothing.
+    """
     root.mkdir(parents=True)
-    states: list[State] = [{}]
+    if origin is not None:
+        shutil.copytree(origin, root / "kb")
+    states: list[State] = [state_of(root / "kb")]
     names = []
     with machine(root) as recorder, using(recorder):
         for number, (name, run, change) in enumerate(steps, start=1):
@@ -173,7 +247,12 @@ def record(root: Path, steps: Iterable[Step], machine: type[Machine] = Machine) 
             recorder.ack(number)
             states.append(change(states[-1]))
             names.append(name)
-    return Recording(recorder, states, names)
+    return Recording(recorder, states, names, state_beside)
+
+
+def record_series(root: Path, name: str, machine: type[Machine] = Machine) -> Recording:
+    """Run a series by its name."""
+    return record(root, SERIES[name], machine, origin=FROZEN if SERIES[name][0] is MIGRATE else None)
 
 
 def cuts_of(events: list[Event]) -> list[int]:
@@ -235,7 +314,7 @@ def check_all(recording: Recording, scratch: Path, cuts: Cuts | None = None) -> 
         directory = scratch / f"cut-{n}"
         tree.write(directory)
         try:
-            check(directory / "kb", recording.states[done : done + 2])
+            check(directory / "kb", recording.states[done : done + 2], recording.read)
         except Exception as error:
             raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
         shutil.rmtree(directory)
@@ -243,11 +322,11 @@ def check_all(recording: Recording, scratch: Path, cuts: Cuts | None = None) -> 
     return n
 
 
-def check(kb: Path, allowed: list[State]) -> None:
+def check(kb: Path, allowed: list[State], read: Read = state_of) -> None:
     """Open it as after a restart; the state is one of those allowed, and nothing is wrong."""
     if kb.exists():
         KBWriter.open(kb, background_merging=False).close()
-    seen = state_of(kb)
+    seen = read(kb)
     assert seen in allowed, f"{seen.keys()} is none of {[state.keys() for state in allowed]}"
     if kb.exists():
         report = verify(kb)
