@@ -1,4 +1,4 @@
-"""Where a phrase may begin and end: stray punctuation left out, inside one sentence, and more than stop words.
+"""Where a phrase may begin and end: stray punctuation left out, whole words of one sentence, more than stop words.
 
 Every phrase that is shown has been through here, whoever found it, so that all doors show the same characters.
 """
@@ -6,6 +6,7 @@ Every phrase that is shown has been through here, whoever found it, so that all 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,11 @@ ANSWERING_WORDS = frozenset({"no"})
 
 _PLAIN = re.compile(r"[\w ,'’\-–&()]*")
 """What ends no sentence: most phrases, so that the sentences of most passages need not be found."""
+# Thai, Lao, Tibetan, Myanmar, Khmer, Hangul, kana, Han: words without blanks between them, or with endings joined on.
+_WITHOUT_BLANKS = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = {close: opening for opening, close in _BRACKETS.items()}
 _QUOTES = {'"': '"', "“": "”", "„": "“", "‘": "’", "'": "'", "«": "»"}
@@ -43,8 +49,8 @@ def bounded_spans(reader: KBReader, places: Sequence[Place]) -> list[Span | None
     """Return the characters of each place that may be shown as a phrase, None where there are none.
 
     Stray punctuation is left out. A phrase that goes on beyond the end of a sentence is cut to the sentence that holds
-    most of it. One of stop words alone is no answer. What is a title or an alias of a live document, letter for letter,
-    stays whole, and is an answer whatever its words are.
+    most of it. One of stop words alone is no answer, and neither is a piece of a word. What is a title or an alias of a
+    live document, letter for letter, stays whole, and is an answer whatever its words are.
     """
     spans = [trimmed_span(place.text, place.span) for place in places]
     trimmed = [Place(place.title, place.text, span) for place, span in zip(places, spans, strict=True)]
@@ -55,29 +61,56 @@ def bounded_spans(reader: KBReader, places: Sequence[Place]) -> list[Span | None
         if not is_name:
             _, text, span = trimmed[i]
             cut = trimmed_span(text, _most_of(sentence_spans(text), span))
-            found[i] = cut if says_something(text[cut.start : cut.end]) else None
+            found[i] = cut if says_something(text[cut.start : cut.end]) and is_of_whole_words(text, cut) else None
     return found
 
 
 def names_among(reader: KBReader, places: Sequence[Place]) -> list[bool]:
     """Tell of each place whether it is a name: a title or an alias of a live document, letter for letter.
 
-    "It" at the start of a sentence is the pronoun, but in the document called so; elsewhere its capital tells.
+    "It" at the start of a sentence is the pronoun, but in the document called so; elsewhere its capital tells. The
+    "Java" of "Javanese" is none.
     """
-    asked = {_text(place) for place in places if _is_written_as_name(place)}
+    whole = [is_of_whole_words(place.text, place.span) for place in places]
+    asked = {
+        _text(place) for place, is_whole in zip(places, whole, strict=True) if is_whole and _is_written_as_name(place)
+    }
     known = reader.known_names(asked) if asked else frozenset()
     return [
-        _text(place) in names_of_title(place.title) or (_text(place) in known and _is_written_as_name(place))
-        for place in places
+        is_whole
+        and (_text(place) in names_of_title(place.title) or (_text(place) in known and _is_written_as_name(place)))
+        for place, is_whole in zip(places, whole, strict=True)
     ]
 
 
 def may_be_shown(place: Place) -> bool:
-    """Tell whether a trimmed place is a phrase inside one sentence that says something; names are not looked up."""
+    """Tell whether a trimmed place is whole words of one sentence that say something; names are not looked up."""
     phrase = _text(place)
-    if not says_something(phrase):
+    if not is_of_whole_words(place.text, place.span) or not says_something(phrase):
         return False
     return _PLAIN.fullmatch(phrase) is not None or _is_in_one(sentence_spans(place.text), place.span)
+
+
+def is_of_whole_words(text: str, span: Span) -> bool:
+    """Tell whether the characters begin and end where words do: not the "saki" of "Nagasaki".
+
+    A number may leave its unit behind ("500" of "500km"). Scripts without blanks between words have no such places.
+    """
+    return begins_word(text, span.start) and ends_word(text, span.end)
+
+
+def begins_word(text: str, start: int) -> bool:
+    """Tell whether a phrase may begin at this character: it does not go on with a word."""
+    if not 0 < start < len(text) or not (_is_of_word(text[start - 1]) and _is_of_word(text[start])):
+        return True
+    return _has_no_blanks(text[start - 1 : start + 1])
+
+
+def ends_word(text: str, end: int) -> bool:
+    """Tell whether a phrase may end before this character: the word does not go on."""
+    if not 0 < end < len(text) or not (_is_of_word(text[end - 1]) and _is_of_word(text[end])):
+        return True
+    return (text[end - 1].isdigit() and not text[end].isdigit()) or _has_no_blanks(text[end - 1 : end + 1])
 
 
 def says_something(phrase: str) -> bool:
@@ -111,6 +144,14 @@ def trimmed_span(text: str, span: Span) -> Span:
 
 def _text(place: Place) -> str:
     return place.text[place.span.start : place.span.end]
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character).startswith("M")
+
+
+def _has_no_blanks(pair: str) -> bool:
+    return not pair.isascii() and _WITHOUT_BLANKS.search(pair) is not None
 
 
 def _is_written_as_name(place: Place) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kbengine.corpus.sentences import sentence_spans
 from kbengine.search.aggregation import ScoredPhrases, rank_phrases
-from kbengine.search.boundaries import Place, may_be_shown, names_among, trimmed_span
+from kbengine.search.boundaries import Place, begins_word, ends_word, may_be_shown, names_among, trimmed_span
 from kbengine.search.pool import Pool
 from kbengine.search.rescoring import inner_products, sparse_products
 from kbengine.span import Span
@@ -157,6 +157,8 @@ def _replacement(
     of_end = sentences.searchsorted(ends - 1, side="right")
     inside &= ordinals[ahead] - ordinals[:, None] < max_phrase_tokens
     inside &= of_start[:, None] == of_end[ahead]
+    starts_word = np.asarray([begins_word(passage.text, each) for each in begins.tolist()])
+    inside &= starts_word[:, None] & np.asarray([ends_word(passage.text, each) for each in ends.tolist()])[ahead]
     if not is_anywhere:
         inside &= (rows[:, None] <= last) & (rows[ahead] >= first)
     totals = np.where(inside, (start + sparse_start)[:, None] + (end + sparse_end)[ahead], -np.inf).ravel()

@@ -132,6 +132,30 @@ def test_stop_words_are_an_answer_where_they_are_a_name(
     assert bounded(reader, text, phrase, title) == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "phrase", "title", "is_shown"),
+    [
+        ("Joe Hisaishi wrote it.", "hi", "Elsewhere", False),
+        ("Joe Hisaishi wrote it.", "Hisai", "Elsewhere", False),
+        ("Joe Hisaishi wrote it.", "Joe Hisaishi", "Elsewhere", True),
+        ("The Javanese live there.", "Java", "Java", False),
+        ("A Polish-born chemist.", "Polish", "Elsewhere", True),
+        ("It weighs 500km.", "500", "Elsewhere", True),
+        ("In 1986 it came.", "19", "Elsewhere", False),
+        ("Vitamin B12 helps.", "B", "Elsewhere", False),
+        ("Müller's book.", "Müller", "Elsewhere", True),
+        ("東京都は日本の首都です。", "東京", "Elsewhere", True),
+        ("서울은 수도이다.", "서울", "Elsewhere", True),
+        ("กรุงเทพมหานครเป็นเมืองหลวง", "กรุงเทพ", "Elsewhere", True),
+        ("हिन्दी भाषा", "हिन", "Elsewhere", False),
+        ("हिन्दी भाषा", "हिन्दी", "Elsewhere", True),
+    ],
+)
+def test_a_piece_of_a_word_is_no_answer(reader, text: str, phrase: str, title: str, is_shown: bool) -> None:
+    """Not even where it is a title; where words have no blanks between them every character may end one."""
+    assert bounded(reader, text, phrase, title) == (phrase if is_shown else None)
+
+
 def test_places_are_bounded_together_as_alone(reader) -> None:
     """Names are looked up once for all."""
     texts = [("He was born in Warsaw. Marie", "Warsaw. Marie"), ("King wrote It.", "It"), ("And it was.", "it")]
