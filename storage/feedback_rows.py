@@ -20,7 +20,14 @@ from storage.feedback_records import FeedbackRecord, NewFeedback, Verdict
 from storage.records import Commit
 from storage.session import WriteSession
 
-__all__ = ["FeedbackChange", "add_feedback", "delete_feedback", "feedback_table_exists", "list_feedback"]
+__all__ = [
+    "FeedbackChange",
+    "add_feedback",
+    "copy_feedback",
+    "delete_feedback",
+    "feedback_table_exists",
+    "list_feedback",
+]
 
 _KEY = ("task", "input", "answer", "doc_id")
 
@@ -61,6 +68,20 @@ def add_feedback(session: WriteSession, feedback: Iterable[NewFeedback], *, op_i
             connection.execute(insert(table), sealed(ordered))
             ids.append(int(row["feedback_id"]))
         return _commit(connection, op_id, ids)
+
+
+def copy_feedback(session: WriteSession, records: Iterable[FeedbackRecord]) -> FeedbackChange:
+    """Store feedback of another knowledge base and return the commit; see `KBWriter.copy_feedback`."""
+    table = schema.feedback
+    with session.writing() as connection:
+        ids = []
+        for each in records:
+            connection.execute(delete(table).where(table.c.feedback_id == each.feedback_id))
+            row = dataclasses.asdict(each)
+            ordered = {column.name: row[column.name] for column in table.columns if column.name != "checksum"}
+            connection.execute(insert(table), sealed(ordered))
+            ids.append(each.feedback_id)
+        return _commit(connection, None, ids)
 
 
 def delete_feedback(session: WriteSession, ids: Sequence[int], *, op_id: str | None = None) -> FeedbackChange:

@@ -50,8 +50,8 @@ from storage.errors import (
     StorageFullError,
     UnknownDocumentError,
 )
-from storage.feedback_records import NewFeedback
-from storage.feedback_rows import FeedbackChange, add_feedback, delete_feedback
+from storage.feedback_records import FeedbackRecord, NewFeedback
+from storage.feedback_rows import FeedbackChange, add_feedback, copy_feedback, delete_feedback
 from storage.field_rows import delete_fields, insert_fields
 from storage.index_kind import DEFAULT_KIND
 from storage.links import LinkCounts
@@ -375,6 +375,13 @@ class KBWriter:
             op_id: As in `add`.
         """
         return add_feedback(self._session, feedback, op_id=op_id)
+
+    def copy_feedback(self, records: Iterable[FeedbackRecord]) -> FeedbackChange:
+        """Store feedback as another knowledge base has it, with its numbers and dates, and return the commit.
+
+        What has one of these numbers here is replaced: copying twice is as good as once.
+        """
+        return copy_feedback(self._session, records)
 
     def delete_feedback(self, ids: Sequence[int], *, op_id: str | None = None) -> FeedbackChange:
         """Delete feedback by its numbers and return the commit.

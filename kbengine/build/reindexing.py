@@ -134,7 +134,7 @@ def _reindex(path: Path, options: ReindexOptions, source: Path | None, stages: S
         if options.store == "all" and not writer.settings.stores_all:
             raise InvalidOptionError(
                 f"{path} stores only the tokens that are indexed; the others must be encoded: build anew from the "
-                "corpus ('kbengine export' writes one)"
+                "corpus ('kbengine export' writes one), or with another encoder give --encoder and --out"
             )
         if writer.settings.build_state != "complete":
             raise BuildIncompleteError(
