@@ -83,7 +83,7 @@ class TokenAnn:
             assert parts.listed is not None
             self._index = FilledIndex.of_lists(parts.listed, found_in)
             if len(found_in.centroids) == 1 and isinstance(parts.listed, AnnSource):
-                self._always = np.flatnonzero(parts.listed.scales != np.float16(parts.listed.common))
+                self._always = np.flatnonzero(np.asarray(parts.listed.scales) != np.float16(parts.listed.common))
         if self._index is not None and uses_gpu(device):
             self._index = self._index.on_gpu()
 
@@ -170,7 +170,7 @@ class TokenAnn:
         places = np.arange(self.n_rows) if live is None else np.flatnonzero(live)
         rows = places if self._rows is None else self._rows[places]
         some = self._plain.some(places)
-        return BlockPart(some.codes, some.scales, rows + first_row)
+        return BlockPart(np.asarray(some.codes), np.asarray(some.scales), rows + first_row)
 
     @property
     def common_scale(self) -> float:

@@ -19,6 +19,7 @@ from storage.durable import DurableFile, hash_file
 from storage.errors import CorruptError
 from storage.index_kind import STORED_KIND
 from storage.quantiser import Quantiser
+from storage.stored_array import Stored
 
 __all__ = [
     "CodedVectors",
@@ -49,13 +50,11 @@ class CodedVectors:
     """
 
     quantiser: Quantiser
-    list_numbers: NDArray[np.uint16]
-    codes: NDArray[np.uint8]
+    list_numbers: Stored[np.uint16]
+    codes: Stored[np.uint8]
 
     @classmethod
-    def of(
-        cls, quantiser: Quantiser, list_numbers: NDArray[np.uint16] | None, codes: NDArray[np.uint8]
-    ) -> CodedVectors:
+    def of(cls, quantiser: Quantiser, list_numbers: Stored[np.uint16] | None, codes: Stored[np.uint8]) -> CodedVectors:
         """Return the vectors; `list_numbers` None where the quantiser has one list."""
         if list_numbers is None:
             list_numbers = np.broadcast_to(np.uint16(0), len(codes))
@@ -64,7 +63,7 @@ class CodedVectors:
     @property
     def stored_lists(self) -> NDArray[np.uint16] | None:
         """The list numbers, None where they need not be stored."""
-        return None if self.quantiser.kind.name == STORED_KIND else self.list_numbers
+        return None if self.quantiser.kind.name == STORED_KIND else np.asarray(self.list_numbers)
 
     @property
     def n_rows(self) -> int:
@@ -205,8 +204,8 @@ def write_codes(path: Path, coded: CodedVectors, source: ListSource) -> None:
     ]
     with DurableFile(path) as file:
         sources: dict[str, ArraySource] = {
-            "list_numbers": coded.list_numbers,
-            "codes": coded.codes,
+            "list_numbers": np.asarray(coded.list_numbers),
+            "codes": np.asarray(coded.codes),
             # Written last and asked for last: the checksum of every byte before it.
             "sha256": (np.frombuffer(file.sha256_bytes, dtype=np.uint8) for _ in range(1)),
         }

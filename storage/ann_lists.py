@@ -23,6 +23,7 @@ from storage.container import ArraySource, ArraySpec, open_container, write_cont
 from storage.durable import DurableFile, hash_file
 from storage.errors import CorruptError
 from storage.quantiser import Quantiser
+from storage.stored_array import Stored
 
 _FORMAT = "kbengine-ann"
 _VERSION = "1"
@@ -105,8 +106,8 @@ class AnnSource:
 
     segment_sha256: str
     kind: AnnKind
-    codes: NDArray[np.int8]
-    scales: NDArray[np.float16]
+    codes: Stored[np.int8]
+    scales: Stored[np.float16]
     common: float
 
     @property
@@ -125,7 +126,7 @@ class AnnSource:
 
     def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the inner products float32 (rows, t) of the vectors of rows with targets float32 (d, t)."""
-        codes = np.take(self.codes, rows, axis=0)
+        codes = self.codes[rows]
         transposed = np.ascontiguousarray(targets.T)  # (t, d)
         products = np.empty((len(transposed), len(codes)), dtype=np.float32)
         block = np.empty((min(_PRODUCT_ROWS, len(codes)), self.d), dtype=np.float32)
@@ -139,7 +140,7 @@ class AnnSource:
 
     def in_code_units(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
         """Return the vectors of rows divided by the common scale, float32 (rows, d)."""
-        units = self.codes[rows].astype(np.float32)
+        units: NDArray[np.float32] = self.codes[rows].astype(np.float32)
         scales = self.scales[rows].astype(np.float32)
         common = np.float32(check_scale(self.common))
         own = np.flatnonzero(scales != common)

@@ -133,7 +133,9 @@ def stored_codes(segment: Segment, quantiser: Quantiser | None) -> CodedVectors:
         )
     assert arrays.quantised is not None
     fits = arrays.quantised.shape[1] == quantiser.code_bytes and segment.d == quantiser.d
-    largest = 0 if arrays.list_numbers is None else int(arrays.list_numbers.max(initial=0))
+    # Numbers that are checked when they are read were looked at before they were written.
+    numbers = arrays.list_numbers
+    largest = int(numbers.max(initial=0)) if isinstance(numbers, np.ndarray) else 0
     if not fits or largest >= quantiser.nlist:
         raise CorruptError(f"{segment.path}: codes do not fit quantiser {quantiser.name}; restore it from a backup")
     return CodedVectors.of(quantiser, arrays.list_numbers, arrays.quantised)

@@ -64,7 +64,10 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class Container:
-    """The arrays of an opened file, as read-only views of its memory map, and its metadata strings."""
+    """The arrays of an opened file, as read-only views of its memory map, and its metadata strings.
+
+    `offsets` says where the bytes of each array begin in the file.
+    """
 
     path: Path
     n_bytes: int
@@ -73,6 +76,7 @@ class Container:
     checksums: NDArray[np.uint8] | None = None
     root: NDArray[np.uint8] | None = None
     mapped: mmap.mmap | None = field(default=None, repr=False)
+    offsets: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def check_root(self) -> None:
         """Raise CorruptError unless header and block checksums are those that the file's root is of."""
@@ -87,11 +91,17 @@ class Container:
                 "it from a backup or re-encode its documents"
             )
 
+    @property
+    def n_checked_bytes(self) -> int:
+        """Bytes that block checksums are of: all before these."""
+        assert self.checksums is not None
+        return self.n_bytes - self.checksums.nbytes - _ROOT_BYTES
+
     def check_block(self, number: int) -> None:
         """Raise CorruptError unless the bytes of a block are what was written."""
         assert self.mapped is not None
         assert self.checksums is not None
-        end = self.n_bytes - self.checksums.nbytes - _ROOT_BYTES
+        end = self.n_checked_bytes
         begin = number * BLOCK_BYTES
         with memoryview(self.mapped)[begin : min(begin + BLOCK_BYTES, end)] as block:
             seen = _checksum(block)
@@ -233,6 +243,7 @@ def open_container(path: Path) -> Container:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptError(f"{path}: the header is not a safetensors header; restore it from a backup") from error
     arrays: dict[str, NDArray[Any]] = {}
+    offsets: dict[str, int] = {}
     position = 0
     for spec, start, end in sorted(entries, key=lambda entry: (entry[1], entry[2])):
         if start != position or end - start != spec.n_bytes or data_start + end > n_bytes:
@@ -244,6 +255,7 @@ def open_container(path: Path) -> Container:
         # numpy refuses to look at no bytes at the very end of a buffer, where an empty last array lies.
         offset = data_start + start if count else 0
         arrays[spec.name] = np.frombuffer(mapped, spec.dtype, count, offset).reshape(spec.shape)
+        offsets[spec.name] = offset
         position = end
     if data_start + position != n_bytes:
         raise CorruptError(
@@ -255,7 +267,7 @@ def open_container(path: Path) -> Container:
         fits = checksums.dtype == np.uint8 and checksums.shape == (n_blocks, _CHECKSUM_BYTES)
         if not fits or root is None or root.dtype != np.uint8 or root.shape != (_ROOT_BYTES,):
             raise CorruptError(f"{path}: block checksums are not those of {n_blocks} blocks; restore it from a backup")
-    return Container(path, n_bytes, metadata, arrays, checksums, root, mapped)
+    return Container(path, n_bytes, metadata, arrays, checksums, root, mapped, offsets)
 
 
 def _header(specs: Iterable[ArraySpec], metadata: Mapping[str, str]) -> bytes:

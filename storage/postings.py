@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import InvalidOptionError, UsageError
+from storage.stored_array import Stored
 from storage.terms import is_title_term, term_hash, terms_of, title_terms
 
 __all__ = [
@@ -47,8 +48,8 @@ class Postings:
 
     terms: NDArray[np.uint64]
     posting_starts: NDArray[np.int64]
-    posting_passages: NDArray[np.uint32]
-    posting_counts: NDArray[np.uint8]
+    posting_passages: Stored[np.uint32]
+    posting_counts: Stored[np.uint8]
     passage_lengths: NDArray[np.uint32]
 
     @property
@@ -133,7 +134,7 @@ def merge_postings(parts: Sequence[Postings], keep: Sequence[NDArray[np.bool_]])
         # Each term's slice moves as a whole: one shift per term, repeated over its postings.
         target = np.repeat(free[where] - part.posting_starts[:-1], lengths)
         target += np.arange(len(target))
-        passages[target] = part.posting_passages + np.uint32(first_passage)
+        passages[target] = np.asarray(part.posting_passages) + np.uint32(first_passage)
         counts[target] = part.posting_counts
         free[where] += lengths
         first_passage += part.n_passages
@@ -291,7 +292,7 @@ def _slices_of(part: Postings, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.i
 def _keep_passages(part: Postings, mask: NDArray[np.bool_]) -> Postings:
     if mask.all():
         return part
-    kept = mask[part.posting_passages]
+    kept = mask[np.asarray(part.posting_passages)]
     numbers = np.cumsum(mask, dtype=np.int64) - 1
     starts = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[part.posting_starts]
     used = np.diff(starts) > 0

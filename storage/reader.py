@@ -93,7 +93,8 @@ class KBReader(RecordReader):
         self._watch_lock = threading.Lock()
         self._refresh_lock = threading.Lock()
         self._restrictions = Restrictions()
-        self._cache = SegmentCache(directory, device=index_device)
+        # A damaged segment can be left out only where damage is found when it is opened.
+        self._cache = SegmentCache(directory, device=index_device, whole=allow_damaged)
         self._seen: tuple[int, Snapshot] | None = None
         self._dead: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._aliases_at: tuple[int, bool] | None = None  # data version, and whether it has any alias

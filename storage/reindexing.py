@@ -379,7 +379,7 @@ def _rewritten(
     if coder is not None:
         progress = _staged(stage, f"coding segment {which}")
         coded = _coded(segment, np.flatnonzero(keep), coder, rewriting.vectors, progress)
-        quantised = QuantisedRows(coder.name, coded.stored_lists, coded.codes)
+        quantised = QuantisedRows(coder.name, coded.stored_lists, np.asarray(coded.codes))
     stage(f"writing segment {which}", 0, 1)
     with session.file_work():
         file = rewrite_segment(

@@ -22,6 +22,7 @@ from storage.durable import DurableFile, check_file, check_size
 from storage.errors import CorruptError, KBError, StateError
 from storage.segment_arrays import (
     ARRAY_NAMES,
+    CHECKED_WHEN_READ,
     OPTIONAL_ARRAY_NAMES,
     SPARSE_ARRAY_NAMES,
     SegmentArrays,
@@ -29,6 +30,7 @@ from storage.segment_arrays import (
     array_specs,
 )
 from storage.sparse_rows import SparseArrays
+from storage.stored_array import BlockChecks, Stored, StoredArray
 
 __all__ = [
     "SEGMENT_SUFFIX",
@@ -99,7 +101,7 @@ class Segment:
         return self.file.n_passages
 
     @property
-    def token_ordinals(self) -> NDArray[Any]:
+    def token_ordinals(self) -> Stored[Any]:
         """Position of each row among all tokens of its passage, before filtering, an integer array (n)."""
         stored = self.arrays.token_ordinals
         return self._places if stored is None else stored
@@ -107,7 +109,7 @@ class Segment:
     @property
     def best_logits(self) -> NDArray[np.float16]:
         """The larger one of each row's two filter logits, float16 (n)."""
-        logits = self.arrays.filter_logits
+        logits = np.asarray(self.arrays.filter_logits)
         return logits if logits.ndim == 1 else logits.max(axis=1, initial=-np.inf)
 
     @property
@@ -116,13 +118,13 @@ class Segment:
         return np.arange(self.n_rows) - np.repeat(self.arrays.first_rows, self.arrays.token_counts)
 
     @property
-    def token_numbers(self) -> NDArray[Any]:
+    def token_numbers(self) -> Stored[Any]:
         """Token id of each row less its passage's first token id, an integer array (n)."""
         stored = self.stored_numbers
         return self._places if stored is None else stored
 
     @property
-    def stored_numbers(self) -> NDArray[Any] | None:
+    def stored_numbers(self) -> Stored[Any] | None:
         """The same, None where the rows of every passage are numbered 0, 1, 2, …."""
         if self.arrays.numbering == "ordinals":
             return self.arrays.token_ordinals
@@ -165,7 +167,8 @@ def write_segment(directory: Path, arrays: SegmentArrays) -> SegmentFile:
     specs = array_specs(arrays.lengths, d=arrays.d)
     of_sparse = {} if arrays.sparse is None else arrays.sparse.named()
     sources: dict[str, ArraySource] = {
-        spec.name: of_sparse[spec.name] if spec.name in of_sparse else getattr(arrays, spec.name) for spec in specs
+        spec.name: np.asarray(of_sparse[spec.name] if spec.name in of_sparse else getattr(arrays, spec.name))
+        for spec in specs
     }
     metadata = segment_metadata(arrays)
     numbers = arrays.token_ordinals if arrays.numbering == "ordinals" else arrays.token_numbers
@@ -230,7 +233,7 @@ def segment_metadata(like: SegmentArrays, *, quantiser: str | None = None, drop_
 
 
 def token_id_range(
-    first_token_ids: NDArray[np.int64], token_counts: NDArray[np.uint32], token_numbers: NDArray[Any] | None = None
+    first_token_ids: NDArray[np.int64], token_counts: NDArray[np.uint32], token_numbers: Stored[Any] | None = None
 ) -> tuple[int, int]:
     """Return the half-open range of token ids of these passages, of which there is at least one.
 
@@ -249,8 +252,15 @@ def token_id_range(
     return first, end
 
 
-def open_segment(path: Path, expected: SegmentFile) -> Segment:
-    """Open a segment, after checking its size, checksum and structure against `expected`.
+def open_segment(path: Path, expected: SegmentFile, *, whole: bool = True) -> Segment:
+    """Open a segment, after checking its size, checksums and structure against `expected`.
+
+    Args:
+        path: The file.
+        expected: What the database knows of it.
+        whole: Check every byte now. Otherwise what grows with tokens and postings is checked where it is read first
+            (`storage.stored_array`), so that opening does not take the longer the larger the file is; files of earlier
+            versions, which have one checksum, are checked whole all the same.
 
     Raises:
         CorruptError: The file is missing (`__cause__` is a FileNotFoundError then), or is not what was written.
@@ -262,13 +272,26 @@ def open_segment(path: Path, expected: SegmentFile) -> Segment:
         check_file(path, n_bytes=expected.n_bytes, sha256=expected.sha256)
     else:
         container.check_root()
-        for number in range(len(container.checksums)):
-            container.check_block(number)
-    return _segment_of(container, expected)
+        checks = BlockChecks(container)
+        if not whole:
+            return _segment_of(container, expected, _checked_when_read(container, checks))
+        checks.check_range(0, container.n_checked_bytes)
+    return _segment_of(container, expected, container.arrays)
 
 
-def _segment_of(container: Container, expected: SegmentFile) -> Segment:
-    path, metadata, arrays = container.path, container.metadata, container.arrays
+def _checked_when_read(container: Container, checks: BlockChecks) -> dict[str, Stored[Any]]:
+    """Return the arrays, the small ones checked now, the others to be checked where they are read."""
+    arrays: dict[str, Stored[Any]] = {}
+    for name, array in container.arrays.items():
+        offset = container.offsets[name]
+        arrays[name] = StoredArray(array, checks, offset) if name in CHECKED_WHEN_READ else array
+        if name not in CHECKED_WHEN_READ:
+            checks.check_range(offset, offset + array.nbytes)
+    return arrays
+
+
+def _segment_of(container: Container, expected: SegmentFile, arrays: Mapping[str, Stored[Any]]) -> Segment:
+    path, metadata = container.path, container.metadata
     versions = _UNBLOCKED_VERSIONS if container.checksums is None else (_VERSION,)
     if metadata.get("format") != _FORMAT or metadata.get("version") not in versions:
         raise CorruptError(
@@ -283,10 +306,11 @@ def _segment_of(container: Container, expected: SegmentFile) -> Segment:
     if unexpected:
         raise CorruptError(f"{path}: arrays {sorted(unexpected)} are missing or unknown")
     optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL_ARRAY_NAMES}
+    needed: dict[str, Any] = {name: arrays[name] for name in ARRAY_NAMES - OPTIONAL_ARRAY_NAMES}
     try:
         content = SegmentArrays(
             **optional,
-            **{name: arrays[name] for name in ARRAY_NAMES - OPTIONAL_ARRAY_NAMES},
+            **needed,
             d=int(metadata["d"]),
             token_scale=float(metadata["token_scale"]),
             passage_scale=float(metadata["passage_scale"]),

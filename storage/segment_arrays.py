@@ -13,7 +13,8 @@ from storage.codes import check_scale
 from storage.container import ArraySpec
 from storage.errors import UsageError
 from storage.postings import Postings
-from storage.sparse_rows import SPARSE_NAMES, SparseArrays, SparseLengths, sparse_specs
+from storage.sparse_rows import CHECKED_SPARSE_NAMES, SPARSE_NAMES, SparseArrays, SparseLengths, sparse_specs
+from storage.stored_array import Stored, StoredArray
 
 # (name, dtype, length symbol, has a second axis of this symbol or number)
 _LAYOUT: tuple[tuple[str, type[np.generic], str, str | int | None], ...] = (
@@ -43,6 +44,19 @@ OPTIONAL_ARRAY_NAMES = frozenset(
 )
 # All of them or none.
 SPARSE_ARRAY_NAMES = frozenset(SPARSE_NAMES)
+CHECKED_WHEN_READ = CHECKED_SPARSE_NAMES | {
+    "codes",
+    "scales",
+    "quantised",
+    "list_numbers",
+    "token_ordinals",
+    "token_numbers",
+    "filter_logits",
+    "passage_codes",
+    "posting_passages",
+    "posting_counts",
+}
+"""Arrays that grow with tokens, with postings or with passages times dimensions; the others are small beside them."""
 _PLAIN_NAMES = frozenset({"codes", "scales"})
 
 Numbering = Literal["rows", "ordinals", "own"]
@@ -136,30 +150,30 @@ class SegmentArrays:
         sparse: Sparse vectors of the tokens; None where the encoder makes none.
     """
 
-    codes: NDArray[np.int8] | None
-    scales: NDArray[np.float16] | None
-    token_ordinals: NDArray[Any] | None
-    filter_logits: NDArray[np.float16]
+    codes: Stored[np.int8] | None
+    scales: Stored[np.float16] | None
+    token_ordinals: Stored[Any] | None
+    filter_logits: Stored[np.float16]
     passage_ids: NDArray[np.int64]
     document_ids: NDArray[np.int64]
     first_token_ids: NDArray[np.int64]
     first_rows: NDArray[np.int64]
     token_counts: NDArray[np.uint32]
-    passage_codes: NDArray[np.int8]
+    passage_codes: Stored[np.int8]
     passage_scales: NDArray[np.float16]
     terms: NDArray[np.uint64]
     posting_starts: NDArray[np.int64]
-    posting_passages: NDArray[np.uint32]
-    posting_counts: NDArray[np.uint8]
+    posting_passages: Stored[np.uint32]
+    posting_counts: Stored[np.uint8]
     passage_lengths: NDArray[np.uint32]
     d: int
     token_scale: float
     passage_scale: float
     encoder: str
     numbering: Numbering = "rows"
-    token_numbers: NDArray[Any] | None = None
-    list_numbers: NDArray[np.uint16] | None = None
-    quantised: NDArray[np.uint8] | None = None
+    token_numbers: Stored[Any] | None = None
+    list_numbers: Stored[np.uint16] | None = None
+    quantised: Stored[np.uint8] | None = None
     quantiser: str = ""
     sparse: SparseArrays | None = None
     document_frequencies: NDArray[np.uint32] | None = None
@@ -173,7 +187,7 @@ class SegmentArrays:
         for spec in specs:
             if spec.name in SPARSE_ARRAY_NAMES:
                 continue  # they are checked together
-            array: NDArray[Any] | None = getattr(self, spec.name)
+            array: Stored[Any] | None = getattr(self, spec.name)
             if array is None or array.dtype != spec.dtype or array.shape != spec.shape:
                 seen = "missing" if array is None else f"{array.dtype} {array.shape}"
                 raise UsageError(f"segment array {spec.name!r} is {seen}, expected {spec.dtype} {spec.shape}")
@@ -192,7 +206,7 @@ class SegmentArrays:
         for problem, holds in _contradictions(self).items():
             if holds:
                 raise UsageError(f"segment arrays contradict each other: {problem}; expected a consistent segment")
-        if self.sparse is not None:
+        if self.sparse is not None and not isinstance(self.sparse.grams, StoredArray):
             self.sparse.check(self.token_counts)
 
     @property
@@ -277,7 +291,10 @@ def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _contradictions(arrays: SegmentArrays) -> Mapping[str, bool]:
-    """Return for each way in which the arrays could contradict each other: whether they do."""
+    """Return for each way in which the arrays could contradict each other: whether they do.
+
+    What is checked when it is read is not read for this: it was looked at before it was written, and is the same still.
+    """
     counts = arrays.token_counts.astype(np.int64)
     ends = np.cumsum(counts)
     token_ends = arrays.first_token_ids + counts
@@ -290,13 +307,14 @@ def _contradictions(arrays: SegmentArrays) -> Mapping[str, bool]:
         "token ids of passages overlap": bool((arrays.first_token_ids[1:] < token_ends[:-1]).any()),
         "token ids do not rise": int(ends[-1]) == arrays.n_rows and _ids_do_not_rise(arrays, counts),
         "scales are not positive and finite": _bad_scales(arrays.passage_scales)
-        or (arrays.scales is not None and _bad_scales(arrays.scales)),
+        or (isinstance(arrays.scales, np.ndarray) and _bad_scales(arrays.scales)),
         "terms do not rise": bool((arrays.terms[1:] <= arrays.terms[:-1]).any()),
         "posting_starts do not divide the postings": int(starts[0]) != 0
         or int(starts[-1]) != n_postings
         or bool((np.diff(starts) < 0).any()),
         "document_frequencies do not fit the postings": _bad_frequencies(arrays),
-        "posting_passages name unknown passages": n_postings > 0 and int(arrays.posting_passages.max()) >= n_passages,
+        "posting_passages name unknown passages": isinstance(arrays.posting_passages, np.ndarray)
+        and int(arrays.posting_passages.max(initial=0)) >= n_passages,
     }
 
 
@@ -304,6 +322,8 @@ def _ids_do_not_rise(arrays: SegmentArrays, counts: NDArray[np.int64]) -> bool:
     numbers = arrays.token_ordinals if arrays.token_numbers is None else arrays.token_numbers
     if arrays.numbering == "rows" or numbers is None:
         return arrays.numbering != "rows"
+    if isinstance(numbers, StoredArray):
+        return False
     return bool((np.diff(np.repeat(arrays.first_token_ids, counts) + numbers) <= 0).any())
 
 

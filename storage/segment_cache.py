@@ -1,8 +1,8 @@
 """Opened segments, shared by all snapshots of a reader; large merged ones are opened in the background.
 
-Opening reads the whole file to check it and fills the search lists: milliseconds for the segment of one add,
-seconds for a large merge. A merged segment holds nothing that its sources do not hold, so as long as the sources
-are open they go on answering.
+Opening fills the search lists: milliseconds for the segment of one add, seconds for a large merge. What is stored is
+checked where it is read first (`storage.stored_array`). A merged segment holds nothing that its sources do not hold, so
+as long as the sources are open they go on answering.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _log = logging.getLogger(__name__)
 class SegmentCache:
     """The open segments of one reader, by name. All methods but `forget_except` may be called from any thread."""
 
-    def __init__(self, directory: Path, *, device: IndexDevice = "cpu") -> None:
-        """`use` says how segments are searched before the first one is opened."""
+    def __init__(self, directory: Path, *, device: IndexDevice = "cpu", whole: bool = False) -> None:
+        """`use` says how segments are searched before the first one is opened; `whole`: every byte is checked then."""
+        self._whole = whole
         self._directory = directory
         self._device = device
         self._lock = threading.Lock()
@@ -70,7 +71,8 @@ class SegmentCache:
             if outdated is not None:
                 segment = outdated.segment
             else:
-                segment = open_segment(segment_path(self._directory / SEGMENT_DIRECTORY, name), row.file)
+                path = segment_path(self._directory / SEGMENT_DIRECTORY, name)
+                segment = open_segment(path, row.file, whole=self._whole)
             loaded = LoadedSegment(segment, *setup.load(self._directory / INDEX_DIRECTORY, segment))
             with self._lock:
                 if setup is self._setup:

@@ -70,8 +70,8 @@ def merge_segments(
         "first_rows": np.cumsum(counts) - counts,
         "terms": postings.terms,
         "posting_starts": postings.posting_starts,
-        "posting_passages": postings.posting_passages,
-        "posting_counts": postings.posting_counts,
+        "posting_passages": np.asarray(postings.posting_passages),
+        "posting_counts": np.asarray(postings.posting_counts),
         "passage_lengths": postings.passage_lengths,
     }
     form = _merged_form(segments)
@@ -143,7 +143,7 @@ def _merged_form(segments: Sequence[Segment]) -> SegmentForm:
     numbering = forms[0].numbering if len({form.numbering for form in forms}) == 1 else "own"
     number_bytes = 0
     if numbering == "own":
-        largest = max(int(segment.token_numbers.max(initial=0)) for segment in segments)
+        largest = max(int(np.asarray(segment.token_numbers).max(initial=0)) for segment in segments)
         number_bytes = 2 if largest <= 0xFFFF else 4
     return SegmentForm(ordinal_bytes, 1, numbering, number_bytes, forms[0].quantised_bytes, in_lists=forms[0].in_lists)
 

@@ -26,6 +26,7 @@ from storage.liveness import Liveness
 from storage.postings import Bm25Options, LexicalView
 from storage.segment import Segment
 from storage.sparse_scores import SparseQuery, sparse_scores
+from storage.stored_array import Stored
 
 # Rows of small segments copied together for one scan; more than that are scanned where they lie.
 _MAX_BLOCK_ROWS = 500_000
@@ -373,21 +374,20 @@ class Snapshot:
         """Return the entries of one array of the segments for rows or passages of the snapshot, in the order asked."""
         starts = self._passage_starts if of_passages else self._row_starts
         self._check(numbers, int(starts[-1]), "passage" if of_passages else "row")
-        arrays: list[NDArray[Any]] = [getattr(loaded.segment.arrays, name) for loaded in self.segments]
+        arrays: list[Stored[Any]] = [getattr(loaded.segment.arrays, name) for loaded in self.segments]
         if len(arrays) == 1:
             return arrays[0][numbers]
         if not len(numbers):
             width = (self.d,) if name in ("codes", "passage_codes") else ()
             return np.empty((0, *width), dtype=arrays[0].dtype if arrays else np.int8)
         # Segments store small numbers in as many bytes as each of them needs.
-        gathered = np.empty((len(numbers), *arrays[0].shape[1:]), dtype=np.result_type(*arrays))
+        gathered = np.empty(
+            (len(numbers), *arrays[0].shape[1:]), dtype=np.result_type(*(array.dtype for array in arrays))
+        )
         if (numbers[1:] >= numbers[:-1]).all():
             cuts = np.searchsorted(numbers, starts)
             for array, start, first, stop in zip(arrays, starts[:-1], cuts[:-1], cuts[1:], strict=True):
-                if first < stop and array.dtype == gathered.dtype:
-                    # Checked above: "clip" only spares the copy that "raise" makes.
-                    np.take(array, numbers[first:stop] - start, axis=0, out=gathered[first:stop], mode="clip")
-                elif first < stop:
+                if first < stop:
                     gathered[first:stop] = array[numbers[first:stop] - start]
             return gathered
         owners = np.searchsorted(starts, numbers, side="right") - 1

@@ -35,7 +35,7 @@ def merged_sparse(
     sources: dict[str, ArraySource] = {
         "sparse_scales": np.concatenate([part.scales[mask] for part, mask in zip(parts, keep, strict=True)]),
         "sparse_gram_starts": _joined_starts([part.gram_starts for part in parts], keep),
-        "sparse_grams": _kept([part.grams for part in parts], [part.gram_starts for part in parts], keep),
+        "sparse_grams": _kept([np.asarray(part.grams) for part in parts], [part.gram_starts for part in parts], keep),
     }
     n_entries = []
     for side in _SIDES:
@@ -65,7 +65,7 @@ def thinned_sparse(
     sources: dict[str, ArraySource] = {
         "sparse_scales": sparse.scales,
         "sparse_gram_starts": sparse.gram_starts,
-        "sparse_grams": sparse.grams,
+        "sparse_grams": np.asarray(sparse.grams),
     }
     n_entries = []
     for side in _SIDES:

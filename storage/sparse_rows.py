@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from storage.container import ArraySpec
 from storage.errors import InvalidOptionError, UsageError
+from storage.stored_array import Stored
 
 __all__ = [
     "SPARSE_NAMES",
@@ -129,17 +130,17 @@ class SparseArrays:
         model: Fingerprint of the sparse encoder.
     """
 
-    grams: NDArray[np.uint32]
+    grams: Stored[np.uint32]
     gram_starts: NDArray[np.int64]
     scales: NDArray[np.float16]
-    start_counts: NDArray[np.uint8]
+    start_counts: Stored[np.uint8]
     start_begins: NDArray[np.int64]
-    start_columns: NDArray[np.uint16]
-    start_weights: NDArray[np.uint8]
-    end_counts: NDArray[np.uint8]
+    start_columns: Stored[np.uint16]
+    start_weights: Stored[np.uint8]
+    end_counts: Stored[np.uint8]
     end_begins: NDArray[np.int64]
-    end_columns: NDArray[np.uint16]
-    end_weights: NDArray[np.uint8]
+    end_columns: Stored[np.uint16]
+    end_weights: Stored[np.uint8]
     model: str
 
     @property
@@ -152,12 +153,12 @@ class SparseArrays:
         """Size of all arrays."""
         return sum(array.nbytes for array in self.named().values())
 
-    def named(self) -> dict[str, NDArray[Any]]:
+    def named(self) -> dict[str, Stored[Any]]:
         """Return the arrays under the names they have in a file."""
         return {name: getattr(self, name.removeprefix("sparse_")) for name in SPARSE_NAMES}
 
     @classmethod
-    def from_named(cls, arrays: Mapping[str, NDArray[Any]], model: str) -> SparseArrays:
+    def from_named(cls, arrays: Mapping[str, Any], model: str) -> SparseArrays:
         """Return what `named` gave."""
         return cls(**{name.removeprefix("sparse_"): arrays[name] for name in SPARSE_NAMES}, model=model)
 
@@ -189,6 +190,10 @@ class SparseArrays:
 
 
 SPARSE_NAMES = tuple(f"sparse_{name}" for name in SparseArrays.__dataclass_fields__ if name != "model")
+CHECKED_SPARSE_NAMES = frozenset(
+    name for name in SPARSE_NAMES if name.endswith(("grams", "counts", "columns", "weights"))
+)
+"""Those that have an item a token, an entry or an n-gram."""
 
 
 def sparse_specs(lengths: SparseLengths, *, n_rows: int, n_passages: int) -> list[ArraySpec]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from storage.errors import InvalidOptionError
 from storage.sparse_rows import SparseArrays
+from storage.stored_array import Stored
 
 __all__ = ["SparseQuery", "sparse_scores"]
 
@@ -95,7 +96,7 @@ def sparse_scores(
     return scores[0], scores[1]
 
 
-def _side_by_side(array: NDArray[Any], starts: Int64, passages: Int64) -> NDArray[Any]:
+def _side_by_side(array: Stored[Any], starts: Int64, passages: Int64) -> NDArray[Any]:
     """Return the parts of an array that belong to these passages, one after the other."""
     parts = zip(starts[passages].tolist(), starts[passages + 1].tolist(), strict=True)
     return np.concatenate([array[start:stop] for start, stop in parts])

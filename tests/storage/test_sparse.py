@@ -257,7 +257,8 @@ def test_wrong_rows_are_refused() -> None:
 def test_a_segment_with_contradicting_sparse_arrays_is_not_opened(kb: Path, tmp_path: Path) -> None:
     """Whatever wrote it: structure is checked beside the checksum."""
     with KBReader.open(kb) as reader:
-        arrays = reader.snapshot().segments[0].segment.arrays
+        opened = reader.snapshot().segments[0].segment
+    arrays = open_segment(opened.path, opened.file).arrays
     sparse = arrays.sparse
     assert sparse is not None
     counts = sparse.start_counts.copy()

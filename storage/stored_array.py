@@ -1,0 +1,127 @@
+"""Arrays of a file with block checksums that are checked where they are read, and not before.
+
+Opening a file then costs nothing that grows with it, and yet no byte is looked at that is not what was written: a
+block of `storage.container.BLOCK_BYTES` is checked once, when something in it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from storage.container import BLOCK_BYTES, Container
+
+__all__ = ["BlockChecks", "Stored", "StoredArray"]
+
+T = TypeVar("T", bound=np.generic)
+
+
+class BlockChecks:
+    """Which blocks of an opened file were found to be what was written; safe to share between threads."""
+
+    def __init__(self, container: Container) -> None:
+        """The file has block checksums; its root is checked already."""
+        assert container.checksums is not None
+        self._container = container
+        # Two threads may check one block twice; neither reads it before one of them has.
+        self._checked = np.zeros(len(container.checksums), dtype=np.bool_)
+
+    def check_range(self, begin: int, end: int) -> None:
+        """Check the bytes from `begin` to before `end`; CorruptError unless they are what was written."""
+        first, stop = begin // BLOCK_BYTES, -(-end // BLOCK_BYTES)
+        if begin < end and not self._checked[first:stop].all():
+            self._check(first + np.flatnonzero(~self._checked[first:stop]))
+
+    def check_items(self, offsets: NDArray[np.int64], n_bytes: int) -> None:
+        """Check `n_bytes` from each of the offsets (n) on; CorruptError unless they are what was written."""
+        if not n_bytes or not len(offsets):
+            return
+        first, last = offsets // BLOCK_BYTES, (offsets + (n_bytes - 1)) // BLOCK_BYTES
+        if n_bytes > BLOCK_BYTES:  # blocks between the first and the last, too
+            for begin, stop in zip(first.tolist(), last.tolist(), strict=True):
+                self.check_range(begin * BLOCK_BYTES, (stop + 1) * BLOCK_BYTES)
+        elif not (self._checked[first].all() and self._checked[last].all()):
+            touched = np.unique(np.concatenate([first, last]))
+            self._check(touched[~self._checked[touched]])
+
+    def _check(self, numbers: NDArray[np.int64]) -> None:
+        for number in numbers.tolist():
+            self._container.check_block(number)
+            self._checked[number] = True
+
+
+class StoredArray(Generic[T]):
+    """An array in a file, of which what is asked for is checked first.
+
+    It is no numpy array, so that nothing reads it unseen: an index gives a numpy array of what it names, and numpy's
+    functions get the whole of it. `CorruptError` comes from either when the bytes are not what was written.
+    """
+
+    def __init__(self, array: NDArray[T], checks: BlockChecks, offset: int) -> None:
+        """Wrap a view of the mapped file; `offset` is where its bytes begin there."""
+        self._array = array
+        self._checks = checks
+        self._offset = offset
+        self._item_bytes = array.nbytes // len(array) if len(array) else 0
+        self._is_checked = False
+
+    @property
+    def dtype(self) -> np.dtype[T]:
+        """The type of its elements."""
+        return self._array.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Size of its bytes."""
+        return self._array.nbytes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self._array.shape
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return self._array.ndim
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, index: Any) -> NDArray[T]:
+        if not self._is_checked:
+            self._check(index)
+        chosen: NDArray[T] = self._array[index]
+        return chosen
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        self._check(slice(None))
+        self._is_checked = True
+        return np.array(self._array, dtype=dtype, copy=copy)
+
+    def _check(self, index: Any) -> None:
+        n = len(self)
+        if isinstance(index, int | np.integer):
+            index = slice(int(index) % max(n, 1), int(index) % max(n, 1) + 1)
+        if isinstance(index, slice):
+            places = range(n)[index]
+            if len(places):
+                low, high = min(places[0], places[-1]), max(places[0], places[-1])
+                self._checks.check_range(
+                    self._offset + low * self._item_bytes, self._offset + (high + 1) * self._item_bytes
+                )
+        elif isinstance(index, np.ndarray) and index.dtype.kind in "iu":
+            places_of = index.astype(np.int64, copy=False).ravel()
+            if len(places_of) and places_of.min() < 0:
+                places_of = places_of % n
+            if len(places_of) and places_of.max() >= n:
+                return  # numpy refuses it
+            self._checks.check_items(self._offset + places_of * self._item_bytes, self._item_bytes)
+        else:  # masks and what else numpy takes
+            self._check(slice(None))
+
+
+Stored = NDArray[T] | StoredArray[T]
+"""An array in memory, or one in a file that is checked where it is read."""
