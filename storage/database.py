@@ -249,20 +249,20 @@ def run_in_autocommit(engine: Engine, *statements: str) -> list[Any]:
 
 
 @contextlib.contextmanager
-def translated(directory: Path) -> Iterator[None]:
-    """Turn SQLite's errors in the block into ours: damage, full disk, busy, anything else."""
+def translated(directory: Path, name: str = DATABASE_NAME) -> Iterator[None]:
+    """Turn SQLite's errors in the block into ours: damage, full disk, busy, anything else; of the file of this name."""
     try:
         yield
     except (SQLAlchemyError, dbapi2.Error) as error:
-        raise _translate(directory, error) from error
+        raise _translate(directory, name, error) from error
 
 
-def _translate(directory: Path, error: Exception) -> KBError:
+def _translate(directory: Path, file_name: str, error: Exception) -> KBError:
     cause: Any = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, KBError):
         return cause
     name = str(getattr(cause, "sqlite_errorname", "") or "")
-    path = directory / DATABASE_NAME
+    path = directory / file_name
     damaged = name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")) or "decode to UTF-8" in str(cause)
     if damaged or isinstance(cause, dbapi2.IntegrityError):
         # Our writes keep every constraint, so a broken one means that an index or a row changed on disk.

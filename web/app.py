@@ -14,6 +14,8 @@ from web.engine import Engine
 from web.error_handlers import register_error_handlers
 from web.guards import guard
 from web.headers import secured
+from web.jobs.runner import JobRunner
+from web.jobs.store import JobStore
 from web.keys import key_file
 from web.metrics import Metrics
 from web.openapi import describe_api
@@ -23,6 +25,7 @@ from web.request_log import make_log
 from web.result_cache import ResultCache
 from web.service import Service, current_service
 from web.settings import ServiceSettings
+from web.works.kinds import works_of
 
 
 def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO | None = None) -> APIFlask:
@@ -45,13 +48,23 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
     app.json = PydanticJSONProvider(app)
     app.url_map.merge_slashes = False  # a document's id may hold any
     app.config["MAX_FORM_MEMORY_SIZE"] = None  # forms are bounded by the body's size
+    log = make_log(log_stream)
+    jobs = JobRunner(
+        JobStore(engine.knowledge_base.path),
+        works_of(engine),
+        at_once=settings.jobs,
+        keep_s=settings.job_days * 86_400,
+        log=log,
+    )
+    engine.before_close(jobs.close)
     service = Service(
         settings=settings,
         engine=engine,
         keys=key_file(engine.knowledge_base.path, settings.key_file),
         metrics=Metrics(engine),
-        log=make_log(log_stream),
+        log=log,
         cache=ResultCache(settings.cache_entries),
+        jobs=jobs,
         bulk=Places(settings.bulk_limit, "batches and KILT files"),
     )
     app.extensions["kbengine"] = service
@@ -77,11 +90,12 @@ def _blueprints() -> list[APIBlueprint]:
     from web.api.documents import documents
     from web.api.feedback import feedback
     from web.api.health import health
+    from web.api.jobs import jobs
     from web.api.kb import kb
     from web.api.kilt import kilt
     from web.api.queries import queries
 
-    return [queries, batch, annotate, kilt, documents, aliases, feedback, kb, health]
+    return [queries, batch, annotate, kilt, documents, aliases, feedback, jobs, kb, health]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:

@@ -42,6 +42,8 @@ _key_file_option = option(
 @option("--drain-s", float, "Go on taking requests for so many seconds after SIGTERM.", default=0.0)
 @option("--graceful-s", float, "Then give requests in flight so many seconds to end.", default=30.0)
 @option("--cache-entries", int, "Keep so many answers; 0 keeps none.", default=1024)
+@option("--jobs", int, "Do so many long jobs (uploads, tables) at once.", default=1)
+@option("--job-days", float, "Keep finished jobs and their results for so many days.", default=7.0)
 @reader_option
 @option("--require-key", bool, "Ask for an API key on loopback too.")
 @_key_file_option

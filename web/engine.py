@@ -80,6 +80,7 @@ class Engine:
         self.writes = WriteQueue(knowledge_base)
         self.verification = Verification(self._verify)
         self._observers: list[Callable[[BatchFacts], None]] = []
+        self._interrupts: list[Callable[[], None]] = []
         self._info: tuple[float, KBInfo] | None = None
         self._info_lock = threading.Lock()
         self._batcher = MicroBatcher(_run, options.batching, self._observe)
@@ -169,8 +170,14 @@ class Engine:
         """Ask the knowledge base something, as a check that answers can be given at all; raises what goes wrong."""
         all_of(self.ask_each([(Question(SELF_QUERY), SearchOptions(k=1))], Deadline.after(SELF_QUERY_SECONDS)))
 
+    def before_close(self, interrupt: Callable[[], None]) -> None:
+        """Call `interrupt` when the engine is closed, before anything of it is: it ends what uses the engine."""
+        self._interrupts.append(interrupt)
+
     def close(self) -> None:
         """Finish what was accepted, refuse what comes later, and give files and the writer lock back."""
+        for interrupt in self._interrupts:
+            interrupt()
         self._closed.set()
         self._refresher.join()
         self._batcher.close()

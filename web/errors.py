@@ -8,6 +8,8 @@ UsageError
 ├── MediaTypeError            a request's body is of a type that its route does not read (415)
 ├── UnauthorizedError         no key, or none that is known and valid (401)
 ├── ForbiddenError            the key's scope does not include this (403)
+├── UnknownJobError           there is no such job, or it is another key's (404)
+├── NoJobResultError          a job has no result to download, or none yet (409)
 └── KeyFileError              the file of API keys cannot be read, or the key to revoke is not in it
 StateError
 ├── QueueFullError            more requests are waiting than the service holds (429)
@@ -60,6 +62,18 @@ class ForbiddenError(UsageError):
     """The API key's scope, or the request's origin, does not allow this."""
 
     code = "forbidden"
+
+
+class UnknownJobError(UsageError):
+    """There is no job of this id, or none of this API key."""
+
+    code = "unknown_job"
+
+
+class NoJobResultError(UsageError):
+    """A job has no result to download: it is not finished, did not succeed, or makes none."""
+
+    code = "no_job_result"
 
 
 class KeyFileError(UsageError):

@@ -9,6 +9,10 @@ QUERY_BODY_BYTES = 1 << 20
 """Body of a query."""
 BULK_BODY_BYTES = 64 << 20
 """Body of a batch, of documents, of a KILT stream."""
+UPLOAD_BYTES = 1 << 30
+"""Body of a job: an upload, a table."""
+DIRECT_BYTES = 1 << 18
+"""Documents that are added while the caller waits, for about five seconds at most; larger bodies become a job."""
 TEXT_CHARS = 16_000
 """Each text of a query: question, subject, relation, context, turn."""
 ANNOTATED_CHARS = 4_000_000

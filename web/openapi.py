@@ -11,7 +11,7 @@ from apiflask import APIFlask
 
 from kbengine.inputs import TASKS
 from web import limits
-from web.guards import JSON_TYPES, access, access_of, body_rule
+from web.guards import JSON_TYPES, LINES_TYPES, access, access_of, body_rule
 from web.models.answers import ProblemBody
 from web.problems import MEDIA_TYPE
 
@@ -40,15 +40,20 @@ _TAGS = {
     "Queries": "Ask the knowledge base.",
     "Documents": "What it is made of.",
     "Aliases": "Other names of documents.",
+    "Jobs": "Work that takes longer than a request: followed, cancelled, its results fetched.",
     "Knowledge base": "What it holds, and whether it is intact.",
     "Operation": "Health, metrics, and what problems mean.",
 }
 _LINES = {"type": "string", "minLength": 1, "description": "JSON lines: one object a line."}
+_FILE = {"type": "string", "minLength": 1, "description": "A file, as it is."}
 _PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "task": {"enum": list(TASKS)},
     "doc_id": {"minLength": 1, "maxLength": limits.ID_CHARS},
+    "job_id": {"minLength": 1, "maxLength": limits.ID_CHARS},
 }
+_LOCATION = {"Location": {"description": "The job's address.", "schema": {"type": "string"}}}
 _REF = "#/components/schemas/"
+_JOB = {"schema": {"$ref": f"{_REF}JobBody"}}
 _PROBLEM_REF = {"$ref": f"{_REF}ProblemBody"}
 
 
@@ -113,14 +118,19 @@ def _complete_operation(
             }
         }
     elif rule.streams:
-        operation["requestBody"] = {"content": {kind: {"schema": _LINES} for kind in rule.media_types}}
+        operation["requestBody"] = {
+            "content": {kind: {"schema": _LINES if kind in LINES_TYPES else _FILE} for kind in rule.media_types}
+        }
     for parameter in operation.get("parameters", ()):
         if parameter["in"] == "path":
             parameter["schema"] |= _PATH_PARAMETERS.get(parameter["name"], {})
     request_body = operation.get("requestBody")
     if request_body is not None:
         request_body["required"] = True
-    if needed == "write" and method != "get":  # what is read changes nothing, whoever may read it
+    makes_job = operation["responses"].get("202", {}).get("content", {}).get("application/json") == _JOB
+    if makes_job:
+        operation["responses"]["202"]["headers"] = _LOCATION
+    if (needed == "write" and method != "get") or makes_job:  # what is read changes nothing, whoever may read it
         operation.setdefault("parameters", []).append(_idempotency_parameter())
 
 

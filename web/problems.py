@@ -34,6 +34,8 @@ STATUS_OF: Mapping[type[KBError], int] = {
     web_errors.MediaTypeError: 415,
     web_errors.UnauthorizedError: 401,
     web_errors.ForbiddenError: 403,
+    web_errors.UnknownJobError: 404,
+    web_errors.NoJobResultError: 409,
     web_errors.KeyFileError: 500,
     web_errors.QueueFullError: 429,
     web_errors.DeadlineError: 504,

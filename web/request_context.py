@@ -13,6 +13,7 @@ from flask import g, has_request_context, request
 if TYPE_CHECKING:
     from web.keys import ApiKey
 
+API_ROOT = "kbengine.api_root"
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -57,3 +58,9 @@ def current_request() -> RequestContext:
         return begin_request()
     assert isinstance(context, RequestContext)
     return context
+
+
+def api_root() -> str:
+    """Return where the API begins in addresses that the caller is given; it differs where several are served."""
+    root: str = request.environ.get(API_ROOT, "/v1")
+    return root

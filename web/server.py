@@ -175,7 +175,9 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
                 settings.max_batch, settings.max_wait_ms, settings.queue_limit, settings.dispatcher_count
             )
             self._engine = Engine.open(self._kb, EngineOptions(batching, reader=settings.reader))
-            return create_app(settings, self._engine)
+            app = create_app(settings, self._engine)
+            app.extensions["kbengine"].jobs.start()  # those that an earlier process left
+            return app
         except (KBError, OSError) as error:
             print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201  # the command's own last words
             raise SystemExit(OneWorkerArbiter.APP_LOAD_ERROR) from None

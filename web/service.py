@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kbengine.inputs import TaskInput
     from kbengine.search.results import SearchResult
     from web.engine import Engine
+    from web.jobs.runner import JobRunner
     from web.keys import KeyFile
     from web.metrics import Metrics
     from web.settings import ServiceSettings
@@ -63,6 +64,7 @@ class Service:
     metrics: Metrics
     log: FilteringBoundLogger
     cache: ResultCache
+    jobs: JobRunner
     stopping: StopFlag = field(default_factory=StopFlag)
     bulk: Places = field(default_factory=lambda: Places(8, "batches and KILT files"))
     probe: dict[str, tuple[float, str]] = field(default_factory=dict)

@@ -42,6 +42,8 @@ class ServiceSettings:
         dispatchers: Batches that run at once; None is one on a machine of two cores, which the encoder uses up, and two
             on others, so that one batch's Python overlaps another's encoder.
         cache_entries: Answers kept; 0 keeps none.
+        jobs: Jobs done at once; 0 does none here and leaves them to other processes.
+        job_days: How long finished jobs and their results are kept.
         reader: What reads the best passages: a bundled reader's name, or a directory.
         cors_origins: Origins whose pages may call the API; empty allows none.
         allowed_hosts: Names besides loopback's under which a service without keys may be addressed.
@@ -60,6 +62,8 @@ class ServiceSettings:
     max_wait_ms: float = 2.0
     dispatchers: int | None = None
     cache_entries: int = 1024
+    jobs: int = 1
+    job_days: float = 7.0
     reader: str = DEFAULT_READER
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
@@ -72,6 +76,7 @@ class ServiceSettings:
             ("max_batch", self.max_batch, 1, 1024),
             ("dispatchers", self.dispatcher_count, 1, 64),
             ("cache_entries", self.cache_entries, 0, 1_000_000),
+            ("jobs", self.jobs, 0, 64),
         ):
             if not low <= value <= high:
                 raise InvalidOptionError(f"{name} is {value}, wanted {low:,} to {high:,}")
@@ -79,6 +84,9 @@ class ServiceSettings:
             seconds = getattr(self, name)
             if not least <= seconds <= 86_400:
                 raise InvalidOptionError(f"{name} is {seconds}, wanted {least:g} to 86,400")
+
+        if not 0 < self.job_days <= 3650:
+            raise InvalidOptionError(f"job_days is {self.job_days}, wanted more than 0 to 3,650")
 
     @property
     def queue_limit(self) -> int:

@@ -118,7 +118,9 @@ def new_passage(passage: CorpusPassage, vectors: PassageVectors, keep: NDArray[n
     )
 
 
-def chunks(documents: Iterable[tuple[CorpusDocument, P]]) -> Iterator[tuple[list[CorpusDocument], P]]:
+def chunks(
+    documents: Iterable[tuple[CorpusDocument, P]], *, most_passages: int = CHUNK_PASSAGES
+) -> Iterator[tuple[list[CorpusDocument], P]]:
     """Return chunks of documents, each with the position after its last one."""
     chunk: list[CorpusDocument] = []
     n_passages = n_chars = 0
@@ -128,7 +130,7 @@ def chunks(documents: Iterable[tuple[CorpusDocument, P]]) -> Iterator[tuple[list
         last = position
         n_passages += len(document.passages)
         n_chars += sum(len(passage.text) for passage in document.passages)
-        if n_passages >= CHUNK_PASSAGES or n_chars >= CHUNK_CHARS:
+        if n_passages >= most_passages or n_chars >= CHUNK_CHARS:
             yield chunk, position
             chunk, n_passages, n_chars = [], 0, 0
     if chunk and last is not None:

@@ -156,6 +156,8 @@ EXAMPLES = {
     ("POST", "/v1/annotate"): {"json": {"text": "Paris"}},
     ("POST", "/v1/kilt/<task>"): {"data": '{"id": 1, "input": "x"}', "content_type": "application/x-ndjson"},
     ("POST", "/v1/documents"): {"json": {"id": "new", "title": "t", "text": "new"}},
+    ("POST", "/v1/documents:upload"): {"data": b"{}", "content_type": "application/x-ndjson"},
+    ("POST", "/v1/annotate:batch"): {"data": b"{}", "content_type": "application/x-ndjson"},
     ("POST", "/v1/documents:delete"): {"json": {"ids": ["nowhere"]}},
     ("POST", "/v1/aliases"): {"json": {"document": "nowhere", "aliases": ["x"]}},
     ("POST", "/v1/aliases:delete"): {"json": {"document": "nowhere"}},
@@ -178,6 +180,12 @@ NEEDED = {
     ("GET", "/metrics"): "read",
     ("POST", "/v1/documents"): "write",
     ("POST", "/v1/documents:delete"): "write",
+    ("POST", "/v1/documents:upload"): "write",
+    ("POST", "/v1/annotate:batch"): "read",
+    ("GET", "/v1/jobs"): "read",
+    ("GET", "/v1/jobs/<job_id>"): "read",
+    ("DELETE", "/v1/jobs/<job_id>"): "read",
+    ("GET", "/v1/jobs/<job_id>/result"): "read",
     ("DELETE", "/v1/documents/<path:doc_id>"): "write",
     ("POST", "/v1/aliases"): "write",
     ("POST", "/v1/aliases:delete"): "write",
@@ -221,6 +229,7 @@ def test_every_route_asks_for_its_scope_and_nothing_more(make_service, kb_path):
     order = ("public", "read", "write", "admin")
     for (method, rule), needed in NEEDED.items():
         path = rule.replace("<path:doc_id>", "nowhere").replace("<task>", "question").replace("<code>", "locked")
+        path = path.replace("<job_id>", "nowhere")
         for who, token in tokens.items():
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
             response = service.client.open(path, method=method, headers=headers, **EXAMPLES.get((method, rule), {}))

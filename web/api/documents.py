@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apiflask import APIBlueprint
-from flask import Response
+from flask import Response, request
+from pydantic_core import to_json
 
 from web import limits
 from web.api.commits import committed
@@ -26,9 +27,17 @@ from web.request_context import current_request
 from web.responses import fields_of, json_response, not_modified, tagged
 from web.result_cache import cache_tag, request_key
 from web.service import current_service
+from web.submitting import accepted, new_job_folder, receive, submit
 
 if TYPE_CHECKING:
     from storage.records import Commit, DocumentRecord
+
+AS_A_JOB: dict[int | str, Any] = {
+    202: {
+        "description": "The body is large: the job that adds the documents.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobBody"}}},
+    }
+}
 
 documents = APIBlueprint("documents", __name__, url_prefix="/v1", tag="Documents")
 
@@ -52,6 +61,7 @@ def list_documents(query_data: ListQuery) -> Response:
 @documents.post("/documents")
 @documents.input(AddQuery, location="query")
 @documents.output(Committed, 201, description="The documents are durable, and in every query from now on.")
+@documents.doc(responses=AS_A_JOB)
 @body(*JSON_TYPES, *LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES, model=DocumentsToAdd)
 @access("write")
 def add_documents(query_data: AddQuery) -> Response:
@@ -59,9 +69,15 @@ def add_documents(query_data: AddQuery) -> Response:
 
     One as an object, several as `{"documents": […]}` or as JSON lines: all of them are added, or none. A document
     whose id is there already is replaced; with `replace=false` none is added then, and the answer is 409.
+    A body of more than 256 KiB becomes a job (202), which adds its documents piece by piece.
     """
     wanted = [each.mapping() for each in DocumentsToAdd.read(read_body(lines_as="documents"))]
     current_request().facts["documents"] = len(wanted)
+    if len(request.get_data()) > limits.DIRECT_BYTES:
+        with new_job_folder(current_service()) as folder:
+            receive(folder, "documents.jsonl", (_line(each) for each in wanted))
+            title = f"{len(wanted):,} {'document' if len(wanted) == 1 else 'documents'}"
+            return accepted(submit(folder, "upload", title, {"replace": query_data.replace, "format": "plain"}))
     add = current_service().engine.knowledge_base.add
     return committed(add, wanted, facts=_facts, status=201, replace=query_data.replace)
 
@@ -103,6 +119,10 @@ def get_document(doc_id: str) -> Response:
 def delete_document(doc_id: str) -> Response:
     """Delete a document."""
     return committed(current_service().engine.knowledge_base.delete, [doc_id], facts=_facts)
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    return to_json({name: value for name, value in document.items() if value is not None}) + b"\n"
 
 
 def _facts(commit: Commit) -> dict[str, Any]:

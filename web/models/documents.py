@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, RootModel
 
+from kbengine.corpus.detect import CorpusFormat
 from web import limits
 from web.models.answers import PassageBody
 from web.models.base import AddressFilter, Body, DocumentId, Name, StoredText, Title
@@ -44,6 +45,21 @@ class AddQuery(Body):
     replace: bool = Field(
         True, description="Whether documents whose ids are there already are replaced; with false the answer is 409."
     )
+
+
+class UploadQuery(Body):
+    """How an uploaded file is added; parameters of an address are text, so truth values are read from it."""
+
+    model_config = ConfigDict(strict=False)
+
+    name: str = Field(
+        "", max_length=limits.ID_CHARS, description="The file's name: it tells a text file's kind and is its id."
+    )
+    replace: bool = Field(
+        True, description="Whether documents whose ids are there already are replaced; with false the job fails then."
+    )
+    format: CorpusFormat | None = Field(None, description="The file's format; by default it is detected.")
+    skip_bad: bool = Field(False, description="Pass over records that cannot be read, and count them.")
 
 
 class DocumentsToAdd(RootModel[NewDocument | NewDocuments]):

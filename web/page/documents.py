@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flask import Response, make_response, redirect, render_template, request, url_for
@@ -24,10 +25,14 @@ from web.page.problems import problem_of
 from web.page.search_form import SearchForm
 from web.page.uploads import ACCEPTED, pasted_document, uploaded_documents
 from web.service import current_service
+from web.submitting import CHUNK_BYTES, file_name, new_job_folder, receive, submit
 
 if TYPE_CHECKING:
+    from werkzeug.datastructures import FileStorage
+
     from storage.records import DocumentRecord
     from web.engine import Engine
+    from web.jobs.job import Job
 
 LISTED = 25
 """Documents on one page of the listing."""
@@ -38,13 +43,15 @@ def documents() -> Response:
     return _listing()
 
 
-@body(*FORM_TYPES, max_bytes=limits.BULK_BODY_BYTES)
+@body(*FORM_TYPES, max_bytes=limits.UPLOAD_BYTES)
 def add() -> BaseResponse:
-    """Add documents and lead to them, or show the form again with what is wrong in it."""
+    """Add documents and lead to them, or show the form again with what is wrong in it; large files become a job."""
     engine = current_service().engine
     request.max_form_memory_size = limits.BULK_BODY_BYTES
     form = request.form
     files = [file for file in request.files.getlist("files") if file.filename]
+    if files and (request.content_length or 0) > limits.DIRECT_BYTES:
+        return redirect(url_for("page.jobs", _anchor=_as_a_job(files, "replace" in form).id), 303)
     try:
         added = uploaded_documents(files)
         if form.get("title", "").strip() or form.get("text", "").strip() or not files:
@@ -156,6 +163,19 @@ def _pasted(engine: Engine) -> CorpusDocument:
         fields=form.get("fields", ""),
         is_taken=lambda doc_id: _is_taken(engine, doc_id),
     )
+
+
+def _as_a_job(files: list[FileStorage], replace: bool) -> Job:
+    """Return the job that adds the files, and the pasted text where there is one."""
+    names = []
+    with new_job_folder(current_service()) as folder:
+        for number, file in enumerate(files, start=1):
+            name = file_name(file.filename, f"file-{number}")
+            name = name if name not in names else f"{number}-{name}"
+            receive(folder, name, iter(partial(file.stream.read, CHUNK_BYTES), b""))
+            names.append(name)
+        title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        return submit(folder, "upload", title, {"replace": replace})
 
 
 def _is_taken(engine: Engine, doc_id: str) -> bool:

@@ -1,5 +1,6 @@
 import { startKeys } from "./keys.js";
 import { startCopying } from "./copying.js";
+import { startJobs } from "./jobs.js";
 import { startJudging } from "./judging.js";
 import { startMentions } from "./mentions.js";
 import { startTurns } from "./turns.js";
@@ -9,6 +10,7 @@ startShortAddresses();
 startKeys();
 startCopying();
 startJudging();
+startJobs();
 startMentions();
 startTurns();
 

@@ -119,6 +119,9 @@ class FakeEngine:
         self.operations.append(op_id)
         return change(*arguments, **keywords)
 
+    def before_close(self, interrupt: Any) -> None:
+        """It is never closed."""
+
     def subscribe(self, observer: Any) -> None:
         """Nothing is observed."""
 

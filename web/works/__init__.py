@@ -1,0 +1,1 @@
+"""What does the jobs: one file for each kind."""
