@@ -51,6 +51,7 @@ COMMANDS = {
     "inspect": (f"{MAINTENANCE}:inspect", "List the SQL views of a knowledge base, or show the rows of one."),
     "key": ("web.commands:key", "Make, list and revoke API keys."),
     "lint": ("adapters.commands.kilt:lint", "Find what would be rejected or score zero, before uploading."),
+    "mcp": ("web.mcp.command:mcp", "Serve assistants by the Model Context Protocol."),
     "predict": ("adapters.commands.kilt:predict", "Answer a KILT task file: a leaderboard submission."),
     "query": ("adapters.commands.query:query", "Ask a knowledge base a question, or anything the other tasks take."),
     "questions": ("kbengine.terminal.questions_command:questions", "Make training questions from a corpus."),

@@ -7,10 +7,12 @@ import gzip
 import importlib.util
 import io
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import threading
 import tomllib
 from importlib.resources import files
@@ -33,6 +35,7 @@ TEXTS = {
 }
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 VARIABLE = re.compile(r"KBENGINE_[A-Z]+(?:_[A-Z]+)*")
+NEEDS = re.compile(r"^<!-- its examples need the extra (\w+) -->$", re.M)
 NUMBER = re.compile(r"\d+\.\d+")
 
 
@@ -162,13 +165,36 @@ def typed(text):
         yield "\n".join(command).replace("\\\n", ""), "\n".join(lines)
 
 
+def extra_of(page):
+    """Return the extra that the examples of a page need; None when they need none."""
+    found = NEEDS.search(page.read_text(encoding="utf-8"))
+    return found[1] if found else None
+
+
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(block.language in ("console", "python") for block in blocks(page))],
+    [
+        page
+        for page in PAGES
+        if extra_of(page) is None and any(block.language in ("console", "python") for block in blocks(page))
+    ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_examples_of_a_page_run_and_print_what_is_shown(page, bases, tmp_path, monkeypatch):
     """One after the other, as a reader would type them."""
+    run_examples(page, bases, tmp_path, monkeypatch)
+
+
+def test_examples_that_need_an_extra_are_run_by_its_tests():
+    """Which name the page."""
+    for page in PAGES:
+        if extra := extra_of(page):
+            tests = (ROOT / "tests" / "integrations" / extra).glob("test_*.py")
+            assert any(f'"{page.name}"' in path.read_text(encoding="utf-8") for path in tests), page
+
+
+def run_examples(page, bases, tmp_path, monkeypatch):
+    """Run the examples of a page, and compare what they print with what is shown."""
     if shutil.which("curl") is None:
         pytest.skip("needs curl")
     text = page.read_text(encoding="utf-8")
@@ -183,6 +209,7 @@ def test_the_examples_of_a_page_run_and_print_what_is_shown(page, bases, tmp_pat
     write_tiny_reader(tmp_path / "my-reader")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     with contextlib.ExitStack() as stack:
         session = Session(tmp_path, stack)
         session.kb = "my-kb" if "serve --kb my-kb" in text else "demo-kb"

@@ -73,3 +73,11 @@ def test_sigterm_ends_the_command_before_there_is_a_server():
 
     assert ended.value.code == 0
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_without_its_package_mcp_says_what_installs_it(kb_path):
+    """Before the knowledge base is opened."""
+    done = kbengine("mcp", "--kb", kb_path)
+
+    assert done.returncode == 1
+    assert "pip install mcp" in done.stderr
