@@ -40,8 +40,14 @@ COMMANDS = {
         "kbengine.terminal.encoders_command:encoders",
         "Encoders tuned for a knowledge base: list, export, delete.",
     ),
-    "evaluate": ("adapters.commands.evaluate:evaluate", "Measure reading: encoder, reader, or BM25 with a reader."),
-    "export": (f"{MAINTENANCE}:export", "Write all live documents as JSON lines."),
+    "evaluate": (
+        "adapters.commands.evaluate:evaluate",
+        "Measure reading, BM25 with a reader, or open-domain questions.",
+    ),
+    "export": (
+        "adapters.commands.export:export",
+        "Write all documents as JSON lines, or the passages found for questions.",
+    ),
     "feedback": (
         "adapters.commands.feedback:feedback",
         "What people say about answers: add, list, delete, export to tune on.",

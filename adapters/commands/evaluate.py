@@ -1,4 +1,4 @@
-"""`kbengine evaluate`: how well an encoder or a reader reads, and the baseline of BM25 and a reader."""
+"""`kbengine evaluate`: reading, the baseline of BM25 and a reader, and open-domain questions as published."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from adapters.commands.open_domain import open_questions, passages
 from kbengine.terminal.console import standard_output
 from kbengine.terminal.evaluate_reading_command import reading
 from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option
@@ -23,16 +24,19 @@ READ_TASK_NAMES = ("question", "slot-filling")
 
 @click.group()
 def evaluate() -> None:
-    """Measure reading: phrases of one passage, of a small corpus, a cross-encoder, or BM25 with one.
+    """Measure reading, BM25 with a reader, or answers and passages of open-domain questions.
 
     \b
     Example:
       kbengine evaluate reading dev-v1.1.json --small-corpus
       kbengine evaluate pipeline squad.dev.jsonl.gz --kb my-kb --reader my-reader
+      kbengine evaluate open nq-test.qa.csv --kb my-kb
     """
 
 
 evaluate.add_command(reading)
+evaluate.add_command(open_questions)
+evaluate.add_command(passages)
 
 
 @evaluate.command()

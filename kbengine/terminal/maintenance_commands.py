@@ -115,10 +115,10 @@ def info(kb: Path, as_json: bool) -> None:
     output.table(columns, [[commit[name] for name in columns] for commit in commits])
 
 
-@click.command()
+@click.command("documents")
 @kb_option
 @option("--out", Path, "Write to this file (.gz and .zst compress); by default to standard output.")
-def export(kb: Path, out: Path | None) -> None:
+def export_documents(kb: Path, out: Path | None) -> None:
     """Write all live documents as JSON lines; `kbengine import` and `kbengine build` read them.
 
     \b

@@ -1,0 +1,1 @@
+"""Open-domain question answering as published: question files, DrQA's matching, passages and their accuracy."""
