@@ -1,10 +1,10 @@
 """L_topic and L_hard: how well gold passages are told from other topics, and from near ones (EMNLP 2021, Figure 3).
 
-Both are the mean of −log of the gold passage's share in a softmax over itself and its negatives. L_topic's negatives
-are the gold passages of the other questions; L_hard's are the passages that BM25 ranks best for the question and that
-hold none of its answers. The paper's L_hard has one negative, the gold passage without the sentence of the answer, so
-its figures and these are not to be compared. A passage's score is that of its best phrase, or the cosine of passage
-vectors over the temperature that they were trained with.
+All are the mean of −log of the gold passage's share in a softmax over itself and its negatives. L_topic's negatives
+are the gold passages of the other questions. L_hard has one, as published: the gold passage without the sentence of
+the answer. L_near's are the passages that BM25 ranks best for the question and that hold none of its answers. A
+passage's score is that of its best phrase, or the cosine of passage vectors over the temperature that they were
+trained with.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kbengine.corpus.sentences import sentence_spans
 from kbengine.encoders.encoder import Encoder, PassageText
 from kbengine.learning.data.examples import TrainingExample
 from kbengine.learning.data.mining import is_negative, query_text
@@ -30,10 +31,14 @@ N_NEGATIVES = 10
 
 @dataclass(frozen=True)
 class Contrast:
-    """Mean losses over the n questions that have negatives of both kinds; lower is better; None without any."""
+    """Mean losses over the n questions that have negatives; lower is better; None without any.
+
+    `hard` is over those of them whose gold passage has a sentence without the answer.
+    """
 
     topic: float | None
     hard: float | None
+    near: float | None
     n: int
 
 
@@ -46,34 +51,49 @@ def contrast(
     temperature: float = 0.05,
     seed: int = 0,
 ) -> Contrast:
-    """Return both losses of an encoder.
+    """Return the losses of an encoder.
 
     Args:
         encoder: to score with.
         examples: questions with gold passages.
-        passages: those among which hard negatives are looked for.
+        passages: those among which near ones are looked for.
         scores: of phrases, or of passage vectors.
         temperature: of passage vectors.
         seed: of the choice of other topics.
     """
     usable = [example for example in examples if example.answers]
-    hard = hard_negatives(usable, passages)
+    near = near_negatives(usable, passages)
     random = np.random.default_rng(seed)
-    topic, near, n = [], [], 0
-    for example, negatives in zip(usable, hard, strict=True):
+    topic: list[float] = []
+    hard: list[float] = []
+    close: list[float] = []
+    for example, negatives in zip(usable, near, strict=True):
         others = [each for each in usable if (each.title, each.doc_id) != (example.title, example.doc_id)]
         if not others or not negatives:
             continue
         drawn = random.choice(len(others), size=min(N_NEGATIVES, len(others)), replace=False)
         topics = [PassageText(others[i].title, others[i].passage) for i in drawn]
         gold = PassageText(example.title, example.passage)
-        logits = passage_scores(encoder, example, [gold, *topics, *negatives], scores, temperature)
+        rest = without_answer(example)
+        compared = [gold, *topics, *negatives, *([] if rest is None else [rest])]
+        logits = passage_scores(encoder, example, compared, scores, temperature)
+        end_of_near = 1 + len(topics) + len(negatives)
         topic.append(negative_log_share(logits[: 1 + len(topics)]))
-        near.append(negative_log_share(np.concatenate([logits[:1], logits[1 + len(topics) :]])))
-        n += 1
-    if not n:
-        return Contrast(None, None, 0)
-    return Contrast(float(np.mean(topic)), float(np.mean(near)), n)
+        close.append(negative_log_share(logits[[0, *range(1 + len(topics), end_of_near)]]))
+        if rest is not None:
+            hard.append(negative_log_share(logits[[0, end_of_near]]))
+    return Contrast(*(float(np.mean(each)) if each else None for each in (topic, hard, close)), n=len(topic))
+
+
+def without_answer(example: TrainingExample) -> PassageText | None:
+    """Return the gold passage without the sentences in which an answer stands; None where nothing else is in it."""
+    spans = sentence_spans(example.passage)
+    kept = [
+        example.passage[each.start : each.end]
+        for each in spans
+        if not any(each.start < answer.end and answer.start < each.end for answer in example.answers)
+    ]
+    return PassageText(example.title, " ".join(kept)) if kept else None
 
 
 def negative_log_share(logits: Float64) -> float:
@@ -94,7 +114,7 @@ def passage_scores(
     return np.array([-np.inf if phrase is None else phrase.score for phrase in found])
 
 
-def hard_negatives(examples: Sequence[TrainingExample], passages: Sequence[IndexedPassage]) -> list[list[PassageText]]:
+def near_negatives(examples: Sequence[TrainingExample], passages: Sequence[IndexedPassage]) -> list[list[PassageText]]:
     """Return for each question the best BM25 passages of other documents without its answers."""
     index = PassageIndex([passage.text for passage in passages])
     ranked = index.best([query_text(example.query) for example in examples], 10 * N_NEGATIVES)

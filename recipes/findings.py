@@ -3,8 +3,9 @@
 Run: python -m recipes.findings --init BERT --train FILE --dev FILE --pages FILE --work DIR [--limit 20000] [--epochs 2]
      [--reader DIR] [--seed 0 --seed 1] [--only ROW] [--notes FILE]
 What is compared (DensePhrases, Tables 5 and 6): negatives (none, in-batch, pre-batch with C = 1, 2, 4, all tokens),
-distillation, generated questions, shared or separate query encoders, each with one gold passage and in D_small; and
-L_topic and L_hard of phrase and passage training (EMNLP 2021, Figure 3). Finished rows are kept: run it again to go on.
+distillation, generated questions, shared or separate query encoders, each with one gold passage and in D_small; mined
+hard negatives (EMNLP 2021, Table 3); and L_topic and L_hard of phrase and passage training (its Figure 3). Finished
+rows are kept: run it again to go on.
 Every seed draws the order of the examples anew, never the examples; a table shows the mean of the seeds.
 """
 
@@ -18,9 +19,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from adapters.kilt.standard_error import clustered_standard_error
+from kbengine.corpus.page_list import read_page_list
 from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.config import Architecture
 from kbengine.encoders.encoder import Encoder
+from kbengine.learning.data.mining import mine_negatives
 from kbengine.learning.data.passage_index import IndexedPassage, indexed_passages
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
 from kbengine.learning.loop.memory import keep_freed_memory
@@ -28,7 +32,7 @@ from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
 from kbengine.learning.phrases.initial import ModelOptions
 from kbengine.learning.phrases.phrase_task import LossOptions
 from kbengine.learning.reading.evaluation import ReadingOptions, evaluate_reading
-from kbengine.learning.runs.data_section import DataSection
+from kbengine.learning.runs.data_section import DataSection, HardNegatives
 from kbengine.learning.runs.encoder import EncoderRecipe
 from kbengine.learning.runs.examples import Examples, adapt_examples, read_examples
 from kbengine.learning.runs.reader import ReaderRecipe
@@ -55,6 +59,7 @@ class Row:
         architecture: Of the model.
         generated: Whether generated questions are trained on too.
         scores: What Figure 3 compares.
+        mined: The passages that are further negatives of each question.
     """
 
     name: str
@@ -63,14 +68,18 @@ class Row:
     architecture: Architecture = "shared-query"
     generated: bool = False
     scores: Scores = "phrase"
+    mined: HardNegatives = "none"
 
 
+WITH_MINED = replace(PAPER, pre_batches=2, hard_negatives=True)
 ROWS = (
     Row("none", "no negatives", replace(PAPER, negative=0.0)),
     Row("in-batch", "in-batch negatives"),
     Row("pre-batch-1", "+ pre-batch, C = 1", replace(PAPER, pre_batches=1)),
     Row("pre-batch-2", "+ pre-batch, C = 2", replace(PAPER, pre_batches=2)),
     Row("pre-batch-4", "+ pre-batch, C = 4", replace(PAPER, pre_batches=4)),
+    Row("bm25-negatives", "+ C = 2, BM25 negatives", WITH_MINED, mined="bm25"),
+    Row("same-phrase-negatives", "+ C = 2, same-phrase negatives", WITH_MINED, mined="same-phrase"),
     Row("tokens", "all tokens of the batch (ours)", replace(PAPER, negatives="tokens")),
     Row("separate", "separate query encoders", architecture="three-tower"),
     Row("generated", "+ generated questions", generated=True),
@@ -154,7 +163,7 @@ class Findings:
         if not result.exists():
             out = self.work / name
             if not out.exists():
-                examples = self.examples if not row.generated else self.with_generated()
+                examples = self.examples_of(row)
                 recipe = self.scale.recipe(row, seed)
                 if row.losses.distillation:
                     recipe = replace(recipe, data=DataSection(reader=self.teacher()))
@@ -168,17 +177,22 @@ class Findings:
         """Return EM and F1 with one passage and in D_small, and both contrasts of those that the figure shows."""
         report = evaluate_reading(self.dev, encoder=encoder, options=ReadingOptions(small_corpus=True))
         names = {"gold passage": "single", "small corpus": "small"}
-        scores = {
+        scores: dict[str, Any] = {
             f"{names[setting]}_{figure}": getattr(value, figure)
             for setting, value in report.scores.items()
             for figure in ("em", "f1")
         }
+        pages = {example.id: example.doc_id or example.title for example in self.dev}
+        for setting, value in report.scores.items():
+            clusters = [pages[record.question.id] for record in value.records]
+            error = clustered_standard_error([100 * record.em for record in value.records], clusters)
+            scores[f"{names[setting]}_em_error"] = error
         if row.name not in FIGURE:
             return scores
         n = min(self.scale.n_contrast, len(self.dev))
         some = [self.dev[i * len(self.dev) // n] for i in range(n)]
         found = contrast(encoder, some, list(self.passages()), scores=row.scores, seed=self.scale.seed)
-        return {**scores, "L_topic": found.topic, "L_hard": found.hard, "n_contrast": found.n}
+        return {**scores, "L_topic": found.topic, "L_hard": found.hard, "L_near": found.near, "n_contrast": found.n}
 
     def passages(self) -> Iterator[IndexedPassage]:
         """Give every passage of the development examples and of the pages."""
@@ -186,6 +200,15 @@ class Findings:
             yield IndexedPassage(example.doc_id, example.title, example.passage)
         if self.data.pages:
             yield from indexed_passages(document for document, _ in read_corpus(self.data.pages))
+
+    def examples_of(self, row: Row) -> Examples:
+        """Return what a row trains on."""
+        examples = self.with_generated() if row.generated else self.examples
+        if row.mined == "none":
+            return examples
+        exclude = frozenset() if self.data.exclude_pages is None else read_page_list(self.data.exclude_pages)
+        passages = indexed_passages((document for document, _ in read_corpus(self.data.pages)), exclude)
+        return replace(examples, train=tuple(mine_negatives(examples.train, passages, row.mined)))
 
     def with_generated(self) -> Examples:
         """Return the examples and generated questions: rows of a file, or else cloze questions of the pages."""

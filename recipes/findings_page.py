@@ -9,13 +9,14 @@ from typing import Any
 
 TABLES = (
     ("Negatives (Table 6)", ("none", "in-batch", "pre-batch-1", "pre-batch-2", "pre-batch-4", "tokens")),
+    ("Hard negatives (Table 3 of the second paper)", ("pre-batch-2", "bm25-negatives", "same-phrase-negatives")),
     ("Model and data (Table 5)", ("in-batch", "separate", "generated", "distilled")),
 )
-HARD = (
-    "L_hard's negatives are BM25's best passages without an answer; in the paper it is the gold passage without the "
-    "sentence of the answer, so its figures are others."
+LOSSES = (
+    "L_hard's one negative is the gold passage without the sentence of the answer, as published; L_near's are BM25's "
+    "best passages without an answer."
 )
-FIGURE = ("none", "in-batch", "pre-batch-2", "passages")
+FIGURE = ("none", "in-batch", "pre-batch-2", "bm25-negatives", "passages")
 
 Figures = dict[str, list[dict[str, Any]]]
 """The figures of each row, one a seed."""
@@ -35,7 +36,8 @@ def page(figures: Figures, whats: Mapping[str, str], measured_with: str, notes: 
         "",
         "Written by `python -m recipes.findings`; do not edit. One training a row and seed; D_small are all gold",
         "passages of the development rows together. The papers' own figures are those of BERT-base on all of SQuAD or",
-        "Natural Questions.",
+        "Natural Questions. Beside EM stands its standard error, by clusters of pages; after ± how far the seeds are",
+        "apart.",
         "",
         measured_with,
     ]
@@ -48,16 +50,23 @@ def page(figures: Figures, whats: Mapping[str, str], measured_with: str, notes: 
             if name in figures:
                 cells = [
                     " / ".join(shown(figures[name], f"{setting}_{each}", 1) for each in ("em", "f1"))
+                    + _error(figures[name], setting)
                     for setting in ("single", "small")
                 ]
                 lines.append(f"| {whats[name]} | {len(figures[name])} | {cells[0]} | {cells[1]} |")
-    lines += ["", "## Topics and near passages (Figure 3 of the second paper)", "", "Lower is better. " + HARD, ""]
-    lines += ["| training | L_topic | L_hard |", "| --- | --- | --- |"]
+    lines += ["", "## Topics and near passages (Figure 3 of the second paper)", "", "Lower is better. " + LOSSES, ""]
+    lines += ["| training | L_topic | L_hard | L_near |", "| --- | --- | --- | --- |"]
     for name in FIGURE:
         if name in figures:
-            cells = [shown(figures[name], loss, 3) for loss in ("L_topic", "L_hard")]
+            cells = [shown(figures[name], loss, 3) for loss in ("L_topic", "L_hard", "L_near")]
             lines.append(f"| {whats[name]} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _error(figures: Sequence[Mapping[str, Any]], setting: str) -> str:
+    """Return the standard error of EM in brackets, nothing where it was not measured."""
+    found = shown(figures[:1], f"{setting}_em_error", 1)
+    return "" if found == "–" else f" ({found})"
 
 
 def shown(figures: Sequence[Mapping[str, Any]], name: str, digits: int) -> str:

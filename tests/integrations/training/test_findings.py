@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from kbengine.encoders.encoder import Encoder
+from kbengine.encoders.encoder import Encoder, PassageText
 from kbengine.learning.data.passage_index import IndexedPassage
-from recipes.contrast import contrast, hard_negatives, negative_log_share
+from kbengine.span import Span
+from recipes.contrast import contrast, near_negatives, negative_log_share, without_answer
 from recipes.findings import ROWS, main
 from recipes.findings_page import shown
 from tests.kbengine.learning.phrases.small_training import examples, write_squad
@@ -27,14 +29,25 @@ def test_the_share_is_that_of_the_first():
 
 def test_hard_negatives_are_near_but_hold_no_answer_and_topics_are_other_documents(tmp_path):
     """The capitals of other countries for a capital; questions with negatives of both kinds count."""
-    near = hard_negatives(examples(), PASSAGES)[0]
+    near = near_negatives(examples(), PASSAGES)[0]
     encoder = Encoder.load(write_tiny_encoder(tmp_path / "m"), device="cpu")
-    found = {scores: contrast(encoder, examples(), PASSAGES, scores=scores) for scores in ("phrase", "passage")}
+    some = [replace(each, passage=f"{each.passage} The town is old.") for each in examples()]
+    found = {scores: contrast(encoder, some, PASSAGES, scores=scores) for scores in ("phrase", "passage")}
 
     assert {each.title for each in near[:2]} == {"Germany", "Japan"}
     assert all("Paris" not in each.text for each in near)
-    assert all(0 < each.topic < 100 and 0 < each.hard < 100 and each.n == 3 for each in found.values())
+    assert all(0 < each.topic < 100 and 0 < each.near < 100 and each.n == 3 for each in found.values())
+    assert all(0 < each.hard < 100 for each in found.values())
     assert found["phrase"] != found["passage"]
+
+
+def test_the_hard_negative_is_the_gold_passage_without_the_sentence_of_the_answer():
+    """As published; a passage of one sentence has none."""
+    text = "Ulm is old. Einstein was born in Ulm. It has a minster."
+    example = replace(examples()[0], passage=text, answers=(Span(33, 36),), title="Ulm")
+
+    assert without_answer(example) == PassageText("Ulm", "Ulm is old. It has a minster.")
+    assert without_answer(replace(example, passage=text[12:37], answers=(Span(21, 24),))) is None
 
 
 def test_several_seeds_are_shown_as_their_mean_and_how_far_they_are_apart():
@@ -47,7 +60,7 @@ def test_several_seeds_are_shown_as_their_mean_and_how_far_they_are_apart():
 
 @pytest.mark.slow
 def test_every_row_is_trained_and_stands_in_the_page(tmp_path, capsys):
-    """All ten trainings at the smallest scale, the teacher included; a second run trains nothing."""
+    """All twelve trainings at the smallest scale, the teacher included; a second run trains nothing."""
     rows = write_squad(tmp_path / "rows.json")
     pages = tmp_path / "pages.jsonl"
     lines = [{"wikipedia_id": d, "wikipedia_title": t, "text": [t, x]} for d, t, x in PASSAGES]
