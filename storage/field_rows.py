@@ -25,6 +25,7 @@ __all__ = [
     "FieldType",
     "delete_fields",
     "field_table_exists",
+    "field_texts",
     "field_types",
     "fields_of_meta",
     "insert_fields",
@@ -191,3 +192,11 @@ def known_fields(connection: Connection, *, limit: int = 1_000) -> dict[str, lis
         last = (row[0], row[1])
         found.setdefault(row[0], []).append(row[1])
     return found
+
+
+def field_texts(connection: Connection, name: str) -> list[tuple[str, int]]:
+    """Return the texts under a name, sorted, each with the number of live documents that have it."""
+    if not field_table_exists(connection):
+        return []
+    statement = "SELECT value, count(*) FROM fields WHERE name = ? AND type = 'text' GROUP BY value ORDER BY value"
+    return [(str(value), count) for value, count in connection.exec_driver_sql(statement, (name,))]

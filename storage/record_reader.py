@@ -19,6 +19,7 @@ from storage.alias_rows import alias_table_exists
 from storage.catalog import document_record, live_document_rows, live_ids_of, op_ids_beginning, passage_record
 from storage.database import translated
 from storage.errors import InvalidOptionError, UnknownDocumentError
+from storage.field_rows import FieldType, field_texts, known_fields
 from storage.information import KBInfo, gather_info
 from storage.known_names import known_names
 from storage.links import names_of_documents
@@ -257,6 +258,16 @@ class RecordReader:
         """Return the names of the committed operations that begin so."""
         with translated(self.path), self._engine.connect() as connection:
             return op_ids_beginning(connection, prefix)
+
+    def fields(self) -> dict[str, list[FieldType]]:
+        """Return the names of the fields that live documents have, sorted, with the types of their values."""
+        with translated(self.path), self._engine.connect() as connection:
+            return known_fields(connection)
+
+    def field_texts(self, name: str) -> list[tuple[str, int]]:
+        """Return the texts that live documents have in a field, sorted, each with how many have it."""
+        with translated(self.path), self._engine.connect() as connection:
+            return field_texts(connection, name)
 
     def info(self) -> KBInfo:
         """Return what the knowledge base holds and how large it is; reads all counts, so not for each query."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import TextIO
+from typing import Any, TextIO
 
 from apiflask import APIBlueprint, APIFlask
 from flask import Response, request
@@ -19,6 +20,7 @@ from web.jobs.store import JobStore
 from web.keys import key_file
 from web.metrics import Metrics
 from web.openapi import describe_api
+from web.origins import reading_origins
 from web.places import Places
 from web.request_context import begin_request, current_request
 from web.request_log import make_log
@@ -95,17 +97,27 @@ def _blueprints() -> list[APIBlueprint]:
     from web.api.kilt import kilt
     from web.api.queries import queries
 
-    return [queries, batch, annotate, kilt, documents, aliases, feedback, jobs, kb, health]
+    return [queries, batch, annotate, kilt, documents, aliases, feedback, jobs, kb, health, *_protocols()]
+
+
+def _protocols() -> list[APIBlueprint]:
+    """Return what speaks in other tools' words."""
+    from web.reconciliation.routes import reconciliation
+
+    return [reconciliation]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:
-    if not settings.cors_origins:
-        return
     from flask_cors import CORS
 
+    resources: dict[str | re.Pattern[str], dict[str, Any]] = {
+        r"/reconcile(/.*)?": {"origins": reading_origins(settings)}
+    }
+    if settings.cors_origins:
+        resources[r"/v1/*"] = {"origins": list(settings.cors_origins)}
     CORS(
         app,
-        resources={r"/v1/*": {"origins": list(settings.cors_origins)}},
+        resources=resources,
         allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "X-Request-ID"],
         expose_headers=["ETag", "Retry-After", "X-Request-ID"],
         max_age=600,

@@ -28,7 +28,7 @@ class PydanticJSONProvider(JSONProvider):
 
     def loads(self, s: str | bytes, **_: Any) -> Any:
         """Return the values of a JSON body; BadRequestError says what is wrong with it."""
-        return _read_json(s.encode() if isinstance(s, str) else s)
+        return read_json(s.encode() if isinstance(s, str) else s)
 
 
 def read_body(*, lines_as: str) -> Any:
@@ -40,16 +40,21 @@ def read_body(*, lines_as: str) -> Any:
     """
     data = request.get_data()
     if request.mimetype not in LINES_TYPES:
-        return _read_json(data)
+        return read_json(data)
     lines = enumerate(data.split(b"\n"), start=1)
     return {lines_as: [_line(number, line) for number, line in lines if line.strip()]}
 
 
-def _read_json(data: bytes) -> Any:
+def read_json(data: bytes, what: str = "the body") -> Any:
+    """Return the values of JSON.
+
+    Raises:
+        BadRequestError: it is none; the message says of `what` what is wrong with it.
+    """
     try:
         return from_json(data, allow_inf_nan=False)
     except ValueError as error:
-        raise BadRequestError(f"the body {_fault(data, str(error))}") from None
+        raise BadRequestError(f"{what} {_fault(data, str(error))}") from None
 
 
 def _line(number: int, line: bytes) -> Any:

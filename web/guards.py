@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from web import limits
 from web.errors import BodyTooLargeError, ForbiddenError, MediaTypeError, UnauthorizedError
 from web.keys import ApiKey, Scope
+from web.origins import may_read
 from web.request_context import current_request
 from web.service import current_service
 from web.settings import is_loopback
@@ -37,6 +38,12 @@ def access(wanted: Access) -> Callable[[F], F]:
         return view
 
     return mark
+
+
+def read_by_local_pages(view: F) -> F:
+    """Mark a view that changes nothing and that pages of other programs, such as OpenRefine's, may ask."""
+    view.kbengine_read_by_pages = True  # type: ignore[attr-defined]
+    return view
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ def guard() -> None:
     """
     view = current_app.view_functions.get(request.endpoint or "")
     _check_host()
-    _check_origin()
+    _check_origin(view)
     if request.method != "OPTIONS" and view is not None:
         _check_key(access_of(view, request.method))
         _check_body(view)
@@ -132,7 +139,7 @@ def _check_host() -> None:
         raise ForbiddenError("the request names a host that this service does not answer for; allow it: --allow-host")
 
 
-def _check_origin() -> None:
+def _check_origin(view: Callable[..., Any] | None) -> None:
     """Refuse changes that a page of another origin has the browser send.
 
     Without keys whoever reaches the service may change the knowledge base, and so might any page that the operator's
@@ -141,6 +148,9 @@ def _check_origin() -> None:
     if request.method in _SAFE_METHODS:
         return
     origin = request.headers.get("Origin")
+    is_shared = getattr(view, "kbengine_read_by_pages", False)
+    if is_shared and origin is not None and may_read(origin, current_service().settings):
+        return
     if origin in _UNSENT:
         if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin") and origin != "null":
             return

@@ -21,8 +21,10 @@ _HEADERS = {
 
 def secured(response: Response) -> Response:
     """Return the response with its security headers; a view's own policy stays."""
+    may_be_framed = "frame-ancestors" in response.headers.get("Content-Security-Policy", "")
     for name, value in _HEADERS.items():
-        response.headers.setdefault(name, value)
+        if name != "X-Frame-Options" or not may_be_framed:  # of which it knows all or none
+            response.headers.setdefault(name, value)
     is_page = response.mimetype == "text/html"
     response.headers.setdefault("Content-Security-Policy", PAGE_POLICY if is_page else DATA_POLICY)
     if "Access-Control-Allow-Origin" not in response.headers:

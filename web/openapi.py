@@ -11,7 +11,7 @@ from apiflask import APIFlask
 
 from kbengine.inputs import TASKS
 from web import limits
-from web.guards import JSON_TYPES, LINES_TYPES, access, access_of, body_rule
+from web.guards import LINES_TYPES, access, access_of, body_rule
 from web.models.answers import ProblemBody
 from web.problems import MEDIA_TYPE
 
@@ -41,6 +41,7 @@ _TAGS = {
     "Documents": "What it is made of.",
     "Aliases": "Other names of documents.",
     "Jobs": "Work that takes longer than a request: followed, cancelled, its results fetched.",
+    "Reconciliation": "W3C's Reconciliation Service API 0.2, for OpenRefine and other tools that match tables.",
     "Knowledge base": "What it holds, and whether it is intact.",
     "Operation": "Health, metrics, and what problems mean.",
 }
@@ -113,7 +114,7 @@ def _complete_operation(
         schemas.setdefault(rule.model.__name__, rule.model.model_json_schema(ref_template=f"{_REF}{{model}}"))
         operation["requestBody"] = {
             "content": {
-                kind: {"schema": {"$ref": _REF + rule.model.__name__} if kind in JSON_TYPES else _LINES}
+                kind: {"schema": _LINES if kind in LINES_TYPES else {"$ref": _REF + rule.model.__name__}}
                 for kind in rule.media_types
             }
         }

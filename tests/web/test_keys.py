@@ -161,6 +161,7 @@ EXAMPLES = {
     ("POST", "/v1/documents:delete"): {"json": {"ids": ["nowhere"]}},
     ("POST", "/v1/aliases"): {"json": {"document": "nowhere", "aliases": ["x"]}},
     ("POST", "/v1/aliases:delete"): {"json": {"document": "nowhere"}},
+    ("POST", "/reconcile"): {"data": {"queries": "{}"}},
     ("GET", "/v1/aliases/matches"): {"query_string": {"name": "x"}},
 }
 NEEDED = {
@@ -178,6 +179,13 @@ NEEDED = {
     ("GET", "/v1/aliases/matches"): "read",
     ("GET", "/v1/kb"): "read",
     ("GET", "/metrics"): "read",
+    ("GET", "/reconcile"): "read",
+    ("POST", "/reconcile"): "read",
+    ("GET", "/reconcile/suggest/entity"): "read",
+    ("GET", "/reconcile/suggest/property"): "read",
+    ("GET", "/reconcile/suggest/type"): "read",
+    ("GET", "/reconcile/properties"): "read",
+    ("GET", "/reconcile/preview"): "read",
     ("POST", "/v1/documents"): "write",
     ("POST", "/v1/documents:delete"): "write",
     ("POST", "/v1/documents:upload"): "write",
@@ -203,7 +211,7 @@ NEEDED = {
 def api_routes(app):
     """Return (method, rule) of every route of the API and of operation."""
     for rule in app.url_map.iter_rules():
-        if rule.rule.startswith(("/v1/", "/livez", "/readyz", "/metrics", "/openapi", "/problems")):
+        if rule.rule.startswith(("/v1/", "/reconcile", "/livez", "/readyz", "/metrics", "/openapi", "/problems")):
             for method in sorted(set(rule.methods) - {"HEAD", "OPTIONS"}):
                 yield (method, rule.rule), app.view_functions[rule.endpoint]
 
