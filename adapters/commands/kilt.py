@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from adapters.kilt.answer_forms import ANSWER_FORMS
 from kbengine.inputs import TASKS
 from kbengine.search.query import EFFORTS, STRATEGIES
 from kbengine.terminal.console import standard_output
@@ -33,6 +34,8 @@ SHOWN_RECORDS = 20
 @option("--read", int, "Read so many of the best passages, 0 none; by default as many as pays for the task.")
 @reader_option
 @option("--where", str, "Search only documents whose fields pass this filter; by default all.")
+@option("--answer", ANSWER_FORMS, "Answer with this; by default as the data set wants, else with the task's answer.")
+@option("--steps", int, "Find pages in 1 step or 2, the second with what the first found; by default 2 for HotpotQA.")
 @option("--threshold", float, "Leave answers less probable than this blank; by default none is.")
 @option("--resume", bool, "Go on with an unfinished file of the same settings.")
 @option("--overwrite", bool, "Replace a file that is there.")
@@ -47,6 +50,7 @@ def predict(
     Example:
       kbengine predict trex-test_without_answers-kilt.jsonl --kb my-kb --out submissions/
       kbengine predict questions.jsonl.gz --task question --kb my-kb --out answers.jsonl --resume
+      kbengine predict fever-dev-kilt.jsonl --kb my-kb --out submissions/     (pages; no verdicts)
     """
     from adapters.kilt.predicting import PredictOptions, predict_file
     from adapters.kilt.task_files import output_path, task_of_file

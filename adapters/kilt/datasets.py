@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from adapters.kilt.answer_forms import AnswerForm
 from kbengine.inputs import Task
 
 Metric = Literal["accuracy", "em", "f1", "rougel"]
@@ -17,27 +18,30 @@ _SUFFIXES = ("-test_without_answers-kilt", "-dev-kilt", "-train-kilt")
 class Dataset:
     """One KILT data set: file prefix, printed name, task, leaderboard metric and the fewest useful pages.
 
-    FEVER has no task here: its answers SUPPORTS and REFUTES are no phrases of a text.
+    `answer` is what a submission writes as the answer, `steps` how many searches find its pages. FEVER's claims are
+    asked as questions and get their pages: its answers SUPPORTS and REFUTES are no phrases of a text.
     """
 
     prefix: str
     name: str
-    task: Task | None
+    task: Task
     metric: Metric
     min_pages: int = 1
+    answer: AnswerForm = "phrase"
+    steps: int = 1
 
 
 DATASETS: tuple[Dataset, ...] = (
-    Dataset("fever", "FEVER", None, "accuracy", min_pages=2),
+    Dataset("fever", "FEVER", "question", "accuracy", min_pages=2, answer="pages"),
     Dataset("aidayago2", "AY2", "entity-linking", "accuracy"),
     Dataset("wned", "WnWi", "entity-linking", "accuracy"),
     Dataset("cweb", "WnCw", "entity-linking", "accuracy"),
     Dataset("trex", "T-REx", "slot-filling", "accuracy"),
     Dataset("structured_zeroshot", "zsRE", "slot-filling", "accuracy"),
     Dataset("nq", "NQ", "question", "em"),
-    Dataset("hotpotqa", "HoPo", "question", "em", min_pages=2),
+    Dataset("hotpotqa", "HoPo", "question", "em", min_pages=2, steps=2),
     Dataset("triviaqa", "TQA", "question", "em"),
-    Dataset("eli5", "ELI5", "question", "rougel"),
+    Dataset("eli5", "ELI5", "question", "rougel", answer="sentences"),
     Dataset("wow", "WoW", "dialogue", "f1"),
 )
 

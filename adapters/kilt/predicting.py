@@ -11,6 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from adapters.errors import RecordError, SubmissionError, UnknownRelationError
+from adapters.kilt.answer_forms import (
+    ANSWER_FORMS,
+    MAX_STEPS,
+    AnswerForm,
+    best_sentences,
+    of_both_steps,
+    second_step,
+)
+from adapters.kilt.datasets import Dataset, dataset_of
 from adapters.kilt.lines import open_text
 from adapters.kilt.records import TaskRecord, read_inputs
 from adapters.kilt.submission import Prediction, SubmissionWriter
@@ -51,7 +60,8 @@ class PredictOptions:
 
     Every record that has an answer gets it, however improbable, unless a `threshold` is given: then an answer that is
     less probable is left blank, its pages stay. `encoder` names one tuned for the knowledge base; `strategy`
-    and `read`, how many passages are read, are the task's own unless given.
+    and `read`, how many passages are read, are the task's own unless given. `answer` (a phrase, the best sentences, or
+    pages alone) and `steps` (1 or 2 searches for the pages) are the data set's own unless given.
 
     The effort is low by default: with three signals naming candidates, a quarter of the lists gives the same figures
     (300 rows each of docred, fewrel and squad: R-precision and KILT-EM equal to the last digit) in half the time.
@@ -69,8 +79,14 @@ class PredictOptions:
     strategy: Strategy | None = None
     read: int | None = None
     where: str | None = None
+    answer: AnswerForm | None = None
+    steps: int | None = None
 
     def __post_init__(self) -> None:
+        if self.answer is not None and self.answer not in ANSWER_FORMS:
+            raise InvalidOptionError(f"answer is {self.answer!r}, wanted one of {', '.join(ANSWER_FORMS)}")
+        if self.steps is not None and self.steps not in range(1, MAX_STEPS + 1):
+            raise InvalidOptionError(f"steps is {self.steps}, wanted 1 or {MAX_STEPS} searches for the pages")
         if not MIN_PAGES <= self.pages <= MAX_K:
             raise InvalidOptionError(
                 f"pages is {self.pages}, wanted {MIN_PAGES} to {MAX_K}: recall@{MIN_PAGES} is on the leaderboards"
@@ -78,6 +94,23 @@ class PredictOptions:
         if not 1 <= self.batch_size <= 4096:
             raise InvalidOptionError(f"the batch size is {self.batch_size}, wanted 1 to 4096")
         answer_options(self)  # checks the others
+
+    def of_dataset(self, dataset: Dataset | None, task: Task) -> PredictOptions:
+        """Return the options with what the data set wants where nothing was said.
+
+        Raises:
+            InvalidOptionError: the task's answers are no sentences, or its pages are found in one step.
+        """
+        as_asked = dataset if dataset is not None and dataset.task == task else None
+        answer = self.answer or (as_asked.answer if as_asked else "phrase")
+        steps = self.steps or (as_asked.steps if as_asked else 1)
+        if steps > 1 and task != "question":
+            raise InvalidOptionError(f"{steps} steps were asked for and the task is {task}; only questions take two")
+        if answer == "sentences" and task != "question":
+            raise InvalidOptionError(
+                f"sentences were asked for and the task is {task}, which has an answer of its own; leave them out"
+            )
+        return replace(self, answer=answer, steps=steps)
 
 
 @dataclass
@@ -152,6 +185,7 @@ def predict_file(
     """
     options = options or PredictOptions()
     task = task or task_of_file(inputs)
+    options = options.of_dataset(dataset_of(inputs), task)
     path = output_path(inputs, Path(out))
     progress = progress or NoProgress()
     if str(inputs) != "-":
@@ -190,6 +224,8 @@ def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOpt
             "read": options.read,
             "threshold": options.threshold,
             "where": options.where,
+            "answer": options.answer,
+            "steps": options.steps,
         }
     )
 
@@ -340,7 +376,16 @@ class PredictionRun:
     def _ask(self, requests: Sequence[TaskInput]) -> list[_Searched]:
         options = answer_options(self._options)
         pages = self._answerer.pages(requests, options)
-        texts = [answer_of(self.report.task, each.hits) for each in pages]
+        answered_by = pages
+        if self._options.steps == MAX_STEPS:
+            answered_by = second_step(self._answerer, requests, pages, options)
+            pages = [of_both_steps(*each, options.k) for each in zip(pages, answered_by, strict=True)]
+        if self._options.answer == "pages":
+            return [_Searched(each, "", is_below=False) for each in pages]
+        if self._options.answer == "sentences":
+            said = best_sentences(self._answerer, requests, options)
+            return [_Searched(*each, is_below=False) for each in zip(pages, said, strict=True)]
+        texts = [answer_of(self.report.task, each.hits) for each in answered_by]
         # Where the answer is judged, or the best phrase is the subject that it cannot be, the answer is asked for.
         judged = [
             i

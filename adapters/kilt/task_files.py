@@ -20,21 +20,16 @@ def task_of_file(path: str | Path) -> Task:
     """Return the task of a file by its data set's name: `trex-dev-kilt.jsonl`, `docred.dev.jsonl.gz`.
 
     Raises:
-        InvalidOptionError: the name is not known, or of a data set (FEVER) whose answers are no phrases.
+        InvalidOptionError: the name is not known.
     """
     dataset = dataset_of(path)
-    if dataset is not None and dataset.task is not None:
+    if dataset is not None:
         return dataset.task
     name = submission_name(path).partition(".")[0]
     task = _TASK_OF_NAME.get(name) or ("entity-linking" if name.startswith("el_") else None)
     if task is not None:
         return task
     choices = ", ".join(TASKS)
-    if dataset is not None:
-        raise InvalidOptionError(
-            f"{dataset.name} has no task here: its answers are verdicts, not phrases of a page; "
-            f"pass --task question to submit its pages alone (tasks: {choices})"
-        )
     raise InvalidOptionError(f"the task of {Path(path).name!r} is not known by its name; pass --task, one of {choices}")
 
 

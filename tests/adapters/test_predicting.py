@@ -322,6 +322,7 @@ def test_progress_is_told_the_number_of_records(tmp_path) -> None:
         ("wow-dev-kilt.jsonl", "dialogue"),
         ("inscit.dev.jsonl.gz", "dialogue"),
         ("hotpotqa-dev-kilt.jsonl", "question"),
+        ("fever-dev-kilt.jsonl", "question"),
         ("selqa.dev.jsonl.gz", "question"),
     ],
 )
@@ -330,7 +331,7 @@ def test_known_data_sets_tell_their_task(name, task) -> None:
     assert task_of_file(f"some/folder/{name}") == task
 
 
-@pytest.mark.parametrize("name", ["my-questions.jsonl", "fever-dev-kilt.jsonl", "-"])
+@pytest.mark.parametrize("name", ["my-questions.jsonl", "-"])
 def test_other_names_need_the_task(name) -> None:
     """The error names the choices."""
     with pytest.raises(InvalidOptionError, match=r"--task.*slot-filling"):
@@ -338,7 +339,16 @@ def test_other_names_need_the_task(name) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"pages": 4}, {"pages": 1001}, {"batch_size": 0}, {"effort": "much"}, {"threshold": 1.2}]
+    "options",
+    [
+        {"pages": 4},
+        {"pages": 1001},
+        {"batch_size": 0},
+        {"effort": "much"},
+        {"threshold": 1.2},
+        {"steps": 3},
+        {"answer": "song"},
+    ],
 )
 def test_options_out_of_range_are_refused(options) -> None:
     """The message has the value seen."""

@@ -204,6 +204,17 @@ def test_a_kilt_body_without_a_record_is_refused(shared, body, code):
     assert response.status_code == 400 and response.json["code"] == code
 
 
+def test_kilt_files_are_answered_by_pages_alone_where_that_is_wanted(shared):
+    """Claims: the answer stays blank; two steps are for questions."""
+    asked = {"data": '{"id": 1, "input": "Warsaw is a city."}\n', "content_type": "application/x-ndjson"}
+    response = shared.client.post("/v1/kilt/question?answer=pages&steps=2", **asked, buffered=True)
+    refused = shared.client.post("/v1/kilt/dialogue?steps=2", **asked)
+
+    (output,) = json.loads(response.text)["output"]
+    assert output["answer"] == "" and len(output["provenance"]) == 5
+    assert refused.status_code == 400 and "only questions take two" in refused.json["detail"]
+
+
 def test_kilt_knows_the_four_tasks(shared):
     """Any other is no address."""
     response = shared.client.post("/v1/kilt/fact-checking", data="{}", content_type="application/x-ndjson")

@@ -56,7 +56,7 @@ def answer_kilt(task: str, query_data: KiltQuery) -> Response:
         abort(404)
     service = current_service()
     asked = vars(query_data) | {"threshold": query_data.threshold or None}
-    options = PredictOptions(batch_size=RECORDS_AT_ONCE, **asked)
+    options = PredictOptions(batch_size=RECORDS_AT_ONCE, **asked).of_dataset(None, task)
     answerer = _SharedAnswerer(service)
     service.bulk.take()
     file = tempfile.NamedTemporaryFile(prefix="kbengine-kilt-", suffix=".jsonl")  # noqa: SIM115  # closed below

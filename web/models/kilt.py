@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
+from adapters.kilt.answer_forms import MAX_STEPS, AnswerForm
 from adapters.kilt.predicting import MIN_PAGES
 from kbengine.search.query import Effort
 from web import limits
@@ -20,4 +21,10 @@ class KiltQuery(Body):
     where: AddressFilter | None = Field(None, description="Search only documents whose fields pass this.")
     threshold: float = Field(
         0.0, ge=0, le=1, allow_inf_nan=False, description="Answers less probable than this are left blank."
+    )
+    answer: AnswerForm = Field(
+        "phrase", description="The task's own answer, the best sentences, or pages alone (FEVER's claims)."
+    )
+    steps: int = Field(
+        1, ge=1, le=MAX_STEPS, description="Searches for a question's pages; the second sees what the first found."
     )
