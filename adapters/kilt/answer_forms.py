@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
-from kbengine.corpus.sentences import covering_sentence, sentence_spans
 from kbengine.inputs import Question, TaskInput
 
 if TYPE_CHECKING:
@@ -79,6 +78,8 @@ def of_both_steps(first: SearchResult, second: SearchResult, k: int) -> SearchRe
 
 def _with_first(request: TaskInput, best: Hit) -> TaskInput:
     """Return the question with the title and the sentence of what was found for it."""
+    from kbengine.corpus.sentences import covering_sentence, sentence_spans  # numpy comes with it: not for `score`
+
     assert isinstance(request, Question)
     sentence = covering_sentence(sentence_spans(best.passage.text), best.phrase)
     said = best.passage.text[sentence.start : sentence.end]
