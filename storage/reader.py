@@ -47,8 +47,9 @@ from storage.feedback_records import FeedbackRecord, Verdict
 from storage.feedback_rows import feedback_table_exists, list_feedback
 from storage.gpu import IndexDevice, uses_gpu
 from storage.opening import check_complete
+from storage.record_cache import RecordCache
 from storage.record_reader import RecordReader
-from storage.records import JSON
+from storage.records import JSON, DocumentRecord, PassageRecord
 from storage.restriction import Restrictions
 from storage.segment_cache import DEFER_ROWS, SegmentCache
 from storage.settings import KBSettings, read_setting, read_settings
@@ -93,6 +94,7 @@ class KBReader(RecordReader):
         self._watch_lock = threading.Lock()
         self._refresh_lock = threading.Lock()
         self._restrictions = Restrictions()
+        self._records = RecordCache()
         # A damaged segment can be left out only where damage is found when it is opened.
         self._cache = SegmentCache(directory, device=index_device, whole=allow_damaged)
         self._seen: tuple[int, Snapshot] | None = None
@@ -281,6 +283,31 @@ class KBReader(RecordReader):
         with self._refresh_lock:
             if self._seen is not None:
                 self._seen = (-1, self._seen[1])  # no data_version is negative: the next snapshot() composes anew
+
+    # -- records
+
+    def passages_with_documents(
+        self, passage_ids: Collection[int] | NDArray[np.int64]
+    ) -> tuple[dict[int, PassageRecord], dict[int, DocumentRecord]]:
+        """Return the passages by id and their documents by id; forgotten ids are absent.
+
+        What was read of the same commits before is returned again (`storage.record_cache`).
+        """
+        wanted = [int(passage_id) for passage_id in passage_ids]
+        version = self._data_version()
+        passages, documents = self._records.passages_with_documents(version, wanted)
+        rest = [passage_id for passage_id in wanted if passage_id not in passages]
+        if rest:
+            new_passages, new_documents = super().passages_with_documents(rest)
+            if self._data_version() == version:
+                self._records.keep(version, new_passages, new_documents)
+            passages |= new_passages
+            documents |= new_documents
+        return passages, documents
+
+    def known_names(self, names: Collection[str]) -> frozenset[str]:
+        """Return those that are a live document's title, its qualifier aside, or alias, letter for letter."""
+        return self._records.known_names(self._data_version, names, super().known_names)
 
     # -- names
 

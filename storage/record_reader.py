@@ -6,12 +6,13 @@ Each call is one read transaction of its own and sees the newest commit.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Engine, func, select, text
+from sqlalchemy import Connection, Engine, func, select, text
 
 from storage import schema
 from storage.alias_records import DocumentNames
@@ -84,11 +85,9 @@ class RecordReader:
     ) -> tuple[dict[int, PassageRecord], dict[int, DocumentRecord]]:
         """Return the passages by id and their documents by id, in one read transaction; forgotten ids are absent."""
         with translated(self.path), self._engine.connect() as connection:
-            statement = _BY_ID[schema.passages.name]
-            rows = connection.exec_driver_sql(statement, (_json_list(passage_ids),)).mappings()
-            passages = {row["passage_id"]: passage_record(row) for row in rows}
+            passages = {row["passage_id"]: passage_record(row) for row in _rows(connection, "passages", passage_ids)}
             wanted = {passage.document_id for passage in passages.values()}
-            rows = connection.exec_driver_sql(_BY_ID[schema.documents.name], (_json_list(wanted),)).mappings()
+            rows = _rows(connection, "documents", wanted)
             return passages, {row["document_id"]: document_record(row) for row in rows}
 
     def document(self, doc_id: str) -> DocumentRecord:
@@ -280,6 +279,13 @@ _BY_ID = {
     f"WHERE {key} IN (SELECT value FROM json_each(?))"
     for table, key in ((schema.documents, "document_id"), (schema.passages, "passage_id"))
 }
+
+
+def _rows(connection: Connection, table: str, ids: Collection[int] | NDArray[np.int64]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a table with these ids, as plain mappings: they are made for each query."""
+    found = connection.exec_driver_sql(_BY_ID[table], (_json_list(ids),))
+    names = tuple(found.keys())
+    return (dict(zip(names, row, strict=True)) for row in found.fetchall())
 
 
 def _json_list(ids: Collection[int] | NDArray[np.int64]) -> str:

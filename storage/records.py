@@ -289,6 +289,8 @@ def pack_offsets(
 def unpack_offsets(packed: bytes, *, passage_id: int) -> TokenOffsets:
     """Return the arrays that `pack_offsets` packed; CorruptError naming the passage when it did not."""
     how = packed[0] if packed else 0
+    if how == _WHOLE + 1 and len(packed) % 2:
+        return _unpacked_whole(packed)
     size = how & 7
     start = 1
     numbers: NDArray[np.uint32] | None = None
@@ -322,6 +324,15 @@ def unpack_offsets(packed: bytes, *, passage_id: int) -> TokenOffsets:
             "run 'kbengine verify'"
         )
     return TokenOffsets(ordinals, table[:, 1].astype(np.int32), table[:, 2].astype(np.int32), numbers)
+
+
+def _unpacked_whole(packed: bytes) -> TokenOffsets:
+    """Return what is packed for nearly every passage: all tokens, each by two bytes."""
+    table = np.frombuffer(packed, dtype=np.uint8, offset=1).reshape(-1, 2)
+    starts: NDArray[np.int32] = table[:, 0].cumsum(dtype=np.int32)
+    numbers = np.arange(len(table), dtype=np.uint32)
+    ends = starts + table[:, 1].astype(np.int32)
+    return TokenOffsets(numbers, starts, ends, numbers)
 
 
 def to_json(value: object, name: str) -> str:

@@ -17,6 +17,8 @@ __all__ = ["BlockChecks", "Stored", "StoredArray"]
 
 T = TypeVar("T", bound=np.generic)
 
+_SHIFT = BLOCK_BYTES.bit_length() - 1  # a block is a power of two; shifting takes a fraction of dividing
+
 
 class BlockChecks:
     """Which blocks of an opened file were found to be what was written; safe to share between threads."""
@@ -38,7 +40,7 @@ class BlockChecks:
         """Check `n_bytes` from each of the offsets (n) on; CorruptError unless they are what was written."""
         if not n_bytes or not len(offsets):
             return
-        first, last = offsets // BLOCK_BYTES, (offsets + (n_bytes - 1)) // BLOCK_BYTES
+        first, last = offsets >> _SHIFT, (offsets + (n_bytes - 1)) >> _SHIFT
         if n_bytes > BLOCK_BYTES:  # blocks between the first and the last, too
             for begin, stop in zip(first.tolist(), last.tolist(), strict=True):
                 self.check_range(begin * BLOCK_BYTES, (stop + 1) * BLOCK_BYTES)
@@ -113,11 +115,13 @@ class StoredArray(Generic[T]):
                     self._offset + low * self._item_bytes, self._offset + (high + 1) * self._item_bytes
                 )
         elif isinstance(index, np.ndarray) and index.dtype.kind in "iu":
+            if not index.size:
+                return
             places_of = index.astype(np.int64, copy=False).ravel()
-            if len(places_of) and places_of.min() < 0:
-                places_of = places_of % n
-            if len(places_of) and places_of.max() >= n:
+            if int(places_of.max()) >= n:
                 return  # numpy refuses it
+            if int(places_of.min()) < 0:
+                places_of = places_of % n
             self._checks.check_items(self._offset + places_of * self._item_bytes, self._item_bytes)
         else:  # masks and what else numpy takes
             self._check(slice(None))

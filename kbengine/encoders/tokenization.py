@@ -82,6 +82,8 @@ class TextTokenizer:
         if not texts:
             return []
         try:
+            if len(texts) == 1:  # a batch is handed to threads, which takes longer than a query's few tokens
+                return [self._tokenizer.encode(texts[0], add_special_tokens=False).ids]
             encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         except TypeError as e:
             raise _not_unicode(texts, e) from e

@@ -70,10 +70,12 @@ def distinct_positions(phrases: ScoredPhrases, snapshot: Snapshot, unit: Unit, k
     first_rows, last_rows, passages = phrases.first_rows.tolist(), phrases.last_rows.tolist(), phrases.passages.tolist()
     for position, (first, last, passage) in enumerate(zip(first_rows, last_rows, passages, strict=True)):
         spans = taken.setdefault(passage, [])
-        if any(first <= other_last and other_first <= last for other_first, other_last in spans):
-            continue
-        spans.append((first, last))
-        positions.append(position)
-        if len(positions) == k:
-            break
+        for other_first, other_last in spans:
+            if first <= other_last and other_first <= last:
+                break
+        else:
+            spans.append((first, last))
+            positions.append(position)
+            if len(positions) == k:
+                break
     return positions

@@ -101,14 +101,18 @@ def is_of_whole_words(text: str, span: Span) -> bool:
 
 def begins_word(text: str, start: int) -> bool:
     """Tell whether a phrase may begin at this character: it does not go on with a word."""
-    if not 0 < start < len(text) or not (_is_of_word(text[start - 1]) and _is_of_word(text[start])):
+    if not 0 < start < len(text) or text[start - 1] == " ":
+        return True
+    if not (_is_of_word(text[start - 1]) and _is_of_word(text[start])):
         return True
     return _has_no_blanks(text[start - 1 : start + 1])
 
 
 def ends_word(text: str, end: int) -> bool:
     """Tell whether a phrase may end before this character: the word does not go on."""
-    if not 0 < end < len(text) or not (_is_of_word(text[end - 1]) and _is_of_word(text[end])):
+    if not 0 < end < len(text) or text[end] == " ":
+        return True
+    if not (_is_of_word(text[end - 1]) and _is_of_word(text[end])):
         return True
     return (text[end - 1].isdigit() and not text[end].isdigit()) or _has_no_blanks(text[end - 1 : end + 1])
 
@@ -147,7 +151,7 @@ def _text(place: Place) -> str:
 
 
 def _is_of_word(character: str) -> bool:
-    return character.isalnum() or unicodedata.category(character).startswith("M")
+    return character.isalnum() or (not character.isascii() and unicodedata.category(character).startswith("M"))
 
 
 def _has_no_blanks(pair: str) -> bool:

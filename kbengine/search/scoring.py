@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,23 +95,36 @@ def best_phrases(
     """
     n = len(rows)
     positions = np.arange(n, dtype=np.int64)
+    reach = _reach(positions, range_stops, token_ordinals, max_phrase_tokens)
     best_end = end_scores.copy()
-    best_at = positions.copy()
-    for step in range(1, max_phrase_tokens):  # over phrase lengths, not tokens: 20 vectorised passes
-        if step >= n:
-            break
-        head = slice(0, n - step)
-        ahead = slice(step, n)
-        inside = (positions[ahead] < range_stops[head]) & (
-            token_ordinals[ahead] - token_ordinals[head] < max_phrase_tokens
-        )
-        better = inside & (end_scores[ahead] > best_end[head])
-        if better.any():
-            best_end[head] = np.where(better, end_scores[ahead], best_end[head])
-            best_at[head] = np.where(better, positions[ahead], best_at[head])
-        elif not inside.any():
-            break
+    best_step = np.zeros(n, dtype=reach.dtype)
+    for step in range(1, min(int(reach.max(initial=0)), n - 1) + 1):  # over phrase lengths: 20 passes at most
+        better = end_scores[step:] > best_end[:-step]
+        better &= reach[:-step] >= step
+        np.copyto(best_end[:-step], end_scores[step:], where=better)
+        np.copyto(best_step[:-step], step, where=better)
+    best_at = positions + best_step
     return PhraseScores(first_rows=rows, last_rows=rows[best_at], passages=passages, start=start_scores, end=best_end)
+
+
+def _reach(
+    positions: Int64, range_stops: Int64, token_ordinals: Int64, max_phrase_tokens: int
+) -> NDArray[np.integer[Any]]:
+    """Return for each row how many rows further a phrase that begins there may end, as few bytes as hold it, (r,)."""
+    most = max(max_phrase_tokens - 1, 0)
+    small = np.uint8 if most < 1 << 8 else np.uint32
+    in_range = range_stops - 1 - positions
+    is_next = np.diff(token_ordinals) == 1
+    is_next |= in_range[:-1] == 0
+    if is_next.all():  # every token is stored: rows are as far from each other as ordinals
+        near: NDArray[np.integer[Any]] = np.minimum(in_range, most).astype(small)
+        return near
+    # One number for range and ordinal: both rise, and ranges are further apart than any phrase is long.
+    low = int(token_ordinals.min())
+    numbers = range_stops * (int(token_ordinals.max()) - low + 1 + most) + (token_ordinals - low)
+    ends = np.searchsorted(numbers, numbers + most, side="right") - 1
+    far: NDArray[np.integer[Any]] = np.minimum(ends - positions, in_range).astype(np.uint32)
+    return far
 
 
 def best_phrases_of_ends(

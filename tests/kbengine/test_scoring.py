@@ -25,7 +25,8 @@ def test_best_phrases_are_those_of_a_double_loop(seed, n_ranges, longest):
     lengths = rng.integers(1, 30, size=n_ranges)
     total = int(lengths.sum())
     stops = np.repeat(np.cumsum(lengths), lengths)
-    ordinals = np.concatenate([np.cumsum(rng.integers(1, 4, size=n)) for n in lengths]).astype(np.int64)
+    furthest = rng.choice([2, 4])  # tokens that are all stored, or with others between them
+    ordinals = np.concatenate([np.cumsum(rng.integers(1, furthest, size=n)) for n in lengths]).astype(np.int64)
     start = rng.normal(size=total).astype(np.float32)
     end = rng.normal(size=total).astype(np.float32)
     rows = np.arange(100, 100 + total, dtype=np.int64)
@@ -52,7 +53,8 @@ def test_best_phrases_of_ends_are_those_of_all_spans(seed, n_ranges, longest):
     lengths = rng.integers(1, 30, size=n_ranges)
     total = int(lengths.sum())
     numbers = np.repeat(np.arange(n_ranges), lengths)
-    ordinals = np.concatenate([np.cumsum(rng.integers(1, 4, size=n)) for n in lengths]).astype(np.int64)
+    furthest = rng.choice([2, 4])  # tokens that are all stored, or with others between them
+    ordinals = np.concatenate([np.cumsum(rng.integers(1, furthest, size=n)) for n in lengths]).astype(np.int64)
     start, end = (rng.integers(-9, 9, size=total).astype(np.float32) for _ in range(2))  # ties happen
     rows = np.arange(100, 100 + total, dtype=np.int64)
 
