@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from adapters.face.changing import Changing, Document
 from adapters.face.correcting import Correcting
+from adapters.face.describing import Describing
 from adapters.face.texts import Texts
 from adapters.tasks.answerer import AnswerOptions
 from adapters.tasks.answers import TaskAnswer
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from storage.verify import VerifyReport
 
 
-class KnowledgeBase(Changing, Correcting, Texts):
+class KnowledgeBase(Changing, Correcting, Describing, Texts):
     """A knowledge base on disk: build or open it, ask it, change it.
 
     >>> with KnowledgeBase.open(folder) as kb:

@@ -59,6 +59,7 @@ COMMANDS = {
     "lint": ("adapters.commands.kilt:lint", "Find what would be rejected or score zero, before uploading."),
     "mcp": ("web.mcp.command:mcp", "Serve assistants by the Model Context Protocol."),
     "predict": ("adapters.commands.kilt:predict", "Answer a KILT task file: a leaderboard submission."),
+    "profile": ("adapters.commands.profile:profile", "Show an entity's card: names, what it is, what is known of it."),
     "query": ("adapters.commands.query:query", "Ask a knowledge base a question, or anything the other tasks take."),
     "questions": ("kbengine.terminal.questions_command:questions", "Make training questions from a corpus."),
     "reindex": (

@@ -30,6 +30,7 @@ __all__ = [
     "drop_links",
     "insert_links",
     "link_totals",
+    "linking_documents",
     "links_to",
     "names_of_documents",
 ]
@@ -139,6 +140,17 @@ def links_to(connection: Connection, doc_id: str, title: str, anchors: Sequence[
         (doc_id, title, json.dumps(list(anchors))),
     )
     return [(row[0], Link(*row[1:])) for row in rows]
+
+
+def linking_documents(connection: Connection, doc_id: str, title: str, *, limit: int) -> list[tuple[int, int]]:
+    """Return the documents with links to a document, other than itself, and how many; those with the most first."""
+    rows = connection.exec_driver_sql(
+        f"SELECT l.document_id, sum(l.n_links) FROM (SELECT ? AS doc_id, ? AS title) AS p JOIN links AS l "
+        f"ON {_LEADS_HERE} JOIN documents AS d ON d.document_id = l.document_id AND d.dead_generation IS NULL "
+        "WHERE d.doc_id <> p.doc_id GROUP BY l.document_id ORDER BY 2 DESC, 1 LIMIT ?",
+        (doc_id, title, limit),
+    )
+    return [(row[0], row[1]) for row in rows]
 
 
 def count_anew(connection: Connection) -> LinkCounts:

@@ -23,7 +23,7 @@ from storage.errors import InvalidOptionError, UnknownDocumentError
 from storage.field_rows import FieldType, field_texts, known_fields
 from storage.information import KBInfo, gather_info
 from storage.known_names import known_names
-from storage.links import names_of_documents
+from storage.links import linking_documents, names_of_documents
 from storage.records import DocumentRecord, PassageRecord
 from storage.where_sql import matching_documents, where_clause
 
@@ -138,6 +138,24 @@ class RecordReader:
         """Return the aliases that a document was given, and its links, as they can be given again."""
         with translated(self.path), self._engine.connect() as connection:
             return names_of_documents(connection, [document_id]).get(document_id, DocumentNames())
+
+    def linking_documents(self, doc_id: str, title: str, *, limit: int) -> list[tuple[DocumentRecord, int]]:
+        """Return the documents that link to a document, and how often each does; those that do most first.
+
+        Args:
+            doc_id: the user's id of the document that the links lead to.
+            title: its title, which links may name it by.
+            limit: how many at most.
+        """
+        with translated(self.path), self._engine.connect() as connection:
+            if not alias_table_exists(connection):
+                return []
+            found = linking_documents(connection, doc_id, title, limit=limit)
+            rows = connection.exec_driver_sql(
+                _BY_ID["documents"], (_json_list([document_id for document_id, _ in found]),)
+            ).mappings()
+            records = {row["document_id"]: document_record(row) for row in rows}
+        return [(records[document_id], n) for document_id, n in found if document_id in records]
 
     def list_documents(
         self,

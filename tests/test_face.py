@@ -16,7 +16,13 @@ import kbengine
 from kbengine import KnowledgeBase, Mention, Question, Slot
 from kbengine.errors import CorpusError, InvalidOptionError, TaskInputError
 
-FACE = ("adapters.knowledge_base", "adapters.face.changing", "adapters.face.correcting", "adapters.face.texts")
+FACE = (
+    "adapters.knowledge_base",
+    "adapters.face.changing",
+    "adapters.face.correcting",
+    "adapters.face.describing",
+    "adapters.face.texts",
+)
 MODULES = ("kbengine", *FACE, "kbengine.inputs", "kbengine.text_form", "kbengine.search.query")
 
 

@@ -95,9 +95,10 @@ def _blueprints() -> list[APIBlueprint]:
     from web.api.jobs import jobs
     from web.api.kb import kb
     from web.api.kilt import kilt
+    from web.api.profile import profile
     from web.api.queries import queries
 
-    return [queries, batch, annotate, kilt, documents, aliases, feedback, jobs, kb, health, *_protocols()]
+    return [queries, batch, annotate, profile, kilt, documents, aliases, feedback, jobs, kb, health, *_protocols()]
 
 
 def _protocols() -> list[APIBlueprint]:
