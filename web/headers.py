@@ -21,15 +21,19 @@ _HEADERS = {
 
 def secured(response: Response) -> Response:
     """Return the response with its security headers; a view's own policy stays."""
-    may_be_framed = "frame-ancestors" in response.headers.get("Content-Security-Policy", "")
-    for name, value in _HEADERS.items():
-        if name != "X-Frame-Options" or not may_be_framed:  # of which it knows all or none
-            response.headers.setdefault(name, value)
-    is_page = response.mimetype == "text/html"
-    response.headers.setdefault("Content-Security-Policy", PAGE_POLICY if is_page else DATA_POLICY)
-    if "Access-Control-Allow-Origin" not in response.headers:
-        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
-    response.headers.setdefault("Cache-Control", "no-cache")
+    # Headers are a list, looked through for each name that is asked for: it is looked through once here.
+    there = {name.lower(): value for name, value in response.headers}
+    wanted = {
+        **_HEADERS,
+        "Content-Security-Policy": PAGE_POLICY if response.mimetype == "text/html" else DATA_POLICY,
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-cache",
+    }
+    if "frame-ancestors" in there.get("content-security-policy", ""):
+        del wanted["X-Frame-Options"]  # browsers know that policy, or neither
+    if "access-control-allow-origin" in there:
+        del wanted["Cross-Origin-Resource-Policy"]
+    response.headers.extend({name: value for name, value in wanted.items() if name.lower() not in there})
     if "Authorization" not in response.vary:
         response.vary.add("Authorization")
     return response
