@@ -4,6 +4,7 @@ UsageError
 ├── RecordError           one record of a file cannot be used: names file, line, id and remedy (exit 1)
 ├── SubmissionError       a submission cannot be written, resumed or scored as a whole (exit 1)
 ├── UnknownRelationError  a Wikidata property id or relation name is not in the table (exit 1)
+├── TableError            a table to fill cannot be read as it is, or not be written there (exit 1)
 └── CalibrationError      development files do not tell what was asked of them (exit 1)
 """
 
@@ -16,6 +17,7 @@ __all__ = [
     "MissingExtraError",
     "RecordError",
     "SubmissionError",
+    "TableError",
     "TaskInputError",
     "UnknownRelationError",
 ]
@@ -56,6 +58,13 @@ class UnknownRelationError(UsageError):
     """A Wikidata property id or relation name is not in the table of relations."""
 
     code = "unknown_relation"
+    exit_code = 1
+
+
+class TableError(UsageError):
+    """A table to fill cannot be read as it is, lacks a column, or cannot be written where it should."""
+
+    code = "bad_table"
     exit_code = 1
 
 

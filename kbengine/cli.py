@@ -52,6 +52,7 @@ COMMANDS = {
         "adapters.commands.feedback:feedback",
         "What people say about answers: add, list, delete, export to tune on.",
     ),
+    "fill": ("adapters.commands.fill:fill", "Fill a table: what is known of its names, or answers to its questions."),
     "import": (f"{BUILD}:import_", "Another name of add."),
     "info": (f"{MAINTENANCE}:info", "Show what a knowledge base holds, how large it is and its last commits."),
     "inspect": (f"{MAINTENANCE}:inspect", "List the SQL views of a knowledge base, or show the rows of one."),

@@ -91,6 +91,7 @@ def _blueprints() -> list[APIBlueprint]:
     from web.api.batch import batch
     from web.api.documents import documents
     from web.api.feedback import feedback
+    from web.api.fill import fill
     from web.api.health import health
     from web.api.jobs import jobs
     from web.api.kb import kb
@@ -98,7 +99,8 @@ def _blueprints() -> list[APIBlueprint]:
     from web.api.profile import profile
     from web.api.queries import queries
 
-    return [queries, batch, annotate, profile, kilt, documents, aliases, feedback, jobs, kb, health, *_protocols()]
+    asking = [queries, batch, annotate, profile, fill, kilt]
+    return [*asking, documents, aliases, feedback, jobs, kb, health, *_protocols()]
 
 
 def _protocols() -> list[APIBlueprint]:

@@ -158,6 +158,13 @@ class JobStore:
                 raise _unknown(job_id)
             return self._get(connection, job_id)
 
+    def has(self, job_id: str) -> bool:
+        """Tell whether there is a job of this id."""
+        with self._reading() as connection:
+            if connection is None:
+                return False
+            return connection.execute("SELECT 1 FROM job WHERE id = ?", (job_id,)).fetchone() is not None
+
     def newest(
         self, limit: int, *, before: int | None = None, owner: str | None = None, state: State | None = None
     ) -> list[Job]:

@@ -14,7 +14,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException
 from kbengine.version import __version__
 from storage.errors import KBError
 from web.error_handlers import cut_body
-from web.page import annotating, comparing, documents, jobs, judging, naming, searching, state
+from web.page import annotating, comparing, documents, filling, jobs, judging, naming, searching, state
 from web.page.page_state import PAGE_STATE, PageState, current_page_state
 from web.page.problems import http_problem, kb_problem, unexpected_problem, unknown_address
 from web.service import current_service
@@ -34,6 +34,9 @@ page.add_url_rule("/document/delete", "delete_document", documents.delete, metho
 page.add_url_rule("/document/restore", "restore_document", documents.restore, methods=["POST"])
 page.add_url_rule("/document/names", "add_name", naming.add_name, methods=["POST"])
 page.add_url_rule("/document/names/remove", "remove_name", naming.remove_name, methods=["POST"])
+page.add_url_rule("/fill", "fill", filling.fill)
+page.add_url_rule("/fill", "send_table", filling.send_table, methods=["POST"])
+page.add_url_rule("/fill/start", "start_fill", filling.start, methods=["POST"])
 page.add_url_rule("/jobs", "jobs", jobs.jobs)
 page.add_url_rule("/jobs/stop", "stop_job", jobs.stop, methods=["POST"])
 page.add_url_rule("/status", "status", state.status)

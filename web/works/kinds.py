@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from web.jobs.job import Kind
 from web.jobs.runner import Work
 from web.works.annotations import annotate
+from web.works.filling import fill
 from web.works.uploads import upload
 
 if TYPE_CHECKING:
@@ -17,5 +18,9 @@ if TYPE_CHECKING:
 
 def works_of(engine: Engine) -> Mapping[str, Work]:
     """Return what does the jobs of each kind from a knowledge base."""
-    works: Mapping[Kind, Work] = {"upload": partial(upload, engine), "annotate": partial(annotate, engine)}
+    works: Mapping[Kind, Work] = {
+        "upload": partial(upload, engine),
+        "annotate": partial(annotate, engine),
+        "fill": partial(fill, engine),
+    }
     return cast("Mapping[str, Work]", works)
