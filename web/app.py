@@ -105,9 +105,10 @@ def _blueprints() -> list[APIBlueprint]:
 
 def _protocols() -> list[APIBlueprint]:
     """Return what speaks in other tools' words."""
+    from web.openai.routes import openai
     from web.reconciliation.routes import reconciliation
 
-    return [reconciliation]
+    return [openai, reconciliation]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:

@@ -41,6 +41,7 @@ _TAGS = {
     "Documents": "What it is made of.",
     "Aliases": "Other names of documents.",
     "Jobs": "Work that takes longer than a request: followed, cancelled, its results fetched.",
+    "OpenAI": "What OpenAI's clients can ask a knowledge base; errors are in their form.",
     "Reconciliation": "W3C's Reconciliation Service API 0.2, for OpenRefine and other tools that match tables.",
     "Knowledge base": "What it holds, and whether it is intact.",
     "Operation": "Health, metrics, and what problems mean.",

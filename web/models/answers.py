@@ -138,6 +138,15 @@ class ProblemPlace(Body):
     detail: str
 
 
+class ErrorBody(Body):
+    """A problem in the words of OpenAI's clients."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None = Field(description="The field, where it is one.")
+
+
 class ProblemBody(Body):
     """A problem document (RFC 9457)."""
 
@@ -148,6 +157,7 @@ class ProblemBody(Body):
     code: str = Field(description="Stable name of the problem.")
     request_id: str
     errors: list[ProblemPlace] | None = None
+    error: ErrorBody | None = Field(None, description="The same, on the routes that OpenAI's clients ask.")
 
 
 class BatchOutcome(Body):

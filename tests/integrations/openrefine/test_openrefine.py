@@ -163,6 +163,6 @@ def test_a_column_is_matched_and_extended(service: str, refine: OpenRefine) -> N
     )
     refine.done()
     rows = refine.cells()
-    assert [None if cell is None else cell["v"] for cell in rows[0][:3]] == ["Marie Curie", "Warsaw", "7 November 1867"]
-    assert "r" in rows[0][1] and "r" not in rows[0][2]  # Warsaw is a document, a date is none
-    assert rows[1][2]["v"] == "6 July 1907" and rows[2][1] is None
+    assert [cell["v"] for cell in rows[0][2:4]] == ["Warsaw", "7 November 1867"]  # new cells come last in a row
+    assert "r" in rows[0][2] and "r" not in rows[0][3]  # Warsaw is a document, a date is none
+    assert rows[1][3]["v"] == "6 July 1907" and not any(rows[2][2:])
