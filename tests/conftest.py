@@ -1,8 +1,41 @@
-"""What holds for all tests: property tests may take as long as the machine needs."""
+"""What holds for all tests: property tests may take as long as the machine needs, the bundled corpus is built once."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-speed")
+
+
+@pytest.fixture(scope="session")
+def bundled_kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The knowledge base of the bundled corpus, as `kbengine demo` makes it; to be copied, not changed.
+
+    All processes of a run share it: whoever comes first builds it.
+    """
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    path = root / "bundled" / "demo-kb"
+    path.parent.mkdir(exist_ok=True)
+    with (root / "bundled.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            from kbengine import KnowledgeBase
+
+            corpus = str(files("kbengine") / "demo" / "corpus.jsonl")
+            KnowledgeBase.build(path, [corpus], progress=False).close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def module_demo_kb(bundled_kb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of it for the tests of one module."""
+    return Path(shutil.copytree(bundled_kb, tmp_path_factory.mktemp("demo") / "demo-kb"))

@@ -7,7 +7,6 @@ import importlib
 import itertools
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,9 @@ MODULES = ("kbengine", *FACE, "kbengine.inputs", "kbengine.text_form", "kbengine
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(module_demo_kb) -> Path:
     """The directory of the bundled knowledge base, built by the face."""
-    path = tmp_path_factory.mktemp("face") / "demo-kb"
-    KnowledgeBase.build(path, [str(files("kbengine") / "demo" / "corpus.jsonl")], progress=False).close()
-    return path
+    return module_demo_kb
 
 
 @pytest.fixture(scope="module")

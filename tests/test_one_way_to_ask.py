@@ -7,7 +7,6 @@ import io
 import json
 import re
 import shutil
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -73,17 +72,15 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(module_demo_kb) -> Path:
     """The bundled knowledge base, with probabilities for every task."""
-    path = tmp_path_factory.mktemp("one-way") / "demo-kb"
-    corpus = str(files("kbengine") / "demo" / "corpus.jsonl")
-    with KnowledgeBase.build(path, [corpus], progress=False) as knowledge_base:
+    with KnowledgeBase.open(module_demo_kb) as knowledge_base:
         engine, n = knowledge_base.engine, len(FEATURES)
         models = [Logistic(tuple(0.05 * (-1.0) ** i for i in range(n)), -1.0)] * 2
         confidence = Confidence((0.0,) * n, (10.0,) * n, *models)
         fitted = [calibration(task, encoder=engine.encoder.fingerprint, confidence=confidence) for task in TASKS]
         engine.set_setting(SETTING, settings_with(*fitted)[SETTING])
-    return path
+    return module_demo_kb
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,6 @@ from adapters.commands.query import query
 from adapters.errors import MissingExtraError, UnknownRelationError
 from adapters.tasks.answerer import Answerer, AnswerOptions
 from benchmarks import refusing
-from kbengine.build.builder import CorpusOptions, build
-from kbengine.build.filtering import FilterOptions
-from kbengine.encoders.encoder import Encoder
 from kbengine.errors import InvalidOptionError, TaskInputError
 from kbengine.inputs import Question
 from kbengine.knowledge_base import KnowledgeBase
@@ -32,11 +29,9 @@ TEXT = "They drove from Lincoln to Omaha across Nebraska."
 
 
 @pytest.fixture(scope="module")
-def kb(tmp_path_factory) -> Path:
+def kb(module_demo_kb: Path) -> Path:
     """The bundled corpus as a knowledge base."""
-    path = tmp_path_factory.mktemp("demo") / "demo-kb"
-    build(CorpusOptions((CORPUS,)), path, encoder=Encoder.load(), filter_options=FilterOptions(keep_fraction=0.3))
-    return path
+    return module_demo_kb
 
 
 def run(command: click.Command, *arguments: object, exit_code: int = 0, stdin: str | None = None):

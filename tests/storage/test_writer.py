@@ -391,5 +391,5 @@ class WriterAndModel(RuleBasedStateMachine):
 
 TestWriterAndModel = WriterAndModel.TestCase
 TestWriterAndModel.settings = settings(
-    max_examples=15, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=10, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )

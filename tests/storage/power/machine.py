@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,14 @@ from typing import Any, Self
 from storage.operating_system import OperatingSystem
 from tests.storage.power.disk import Event, Tree
 from tests.storage.power.recording_vfs import register, unregister
+
+
+class ShortWriteError(OSError):
+    """A hook's word for a write that does only a part: our own call tells how much, SQLite's that the disk is full."""
+
+    def __init__(self, n_bytes: int) -> None:
+        super().__init__(errno.ENOSPC, "No space left on device")
+        self.n_bytes = n_bytes
 
 
 class Machine(OperatingSystem):
@@ -82,14 +91,20 @@ class Machine(OperatingSystem):
         return descriptor
 
     def write(self, descriptor: int, data: memoryview) -> int:
-        self.note("write", self._numbers[descriptor], self._positions[descriptor], bytes(data))
+        try:
+            self.note("write", self._numbers[descriptor], self._positions[descriptor], bytes(data))
+        except ShortWriteError as error:
+            data = data[: error.n_bytes]
         written = super().write(descriptor, data)
         assert written == len(data)
         self._positions[descriptor] += written
         return written
 
     def pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
-        self.note("write", self._numbers[descriptor], offset, data)
+        try:
+            self.note("write", self._numbers[descriptor], offset, data)
+        except ShortWriteError as error:
+            data = data[: error.n_bytes]
         return super().pwrite(descriptor, data, offset)
 
     def fsync(self, descriptor: int) -> None:
@@ -113,14 +128,16 @@ class Machine(OperatingSystem):
         super().unlink(path)
 
     def mkdir(self, path: Path) -> None:
+        directory, name, number = self.place(path)
+        if number is None:
+            self.note("mkdir", directory, name, self.new_number())
         super().mkdir(path)
-        directory, name, _ = self.place(path)
-        self.note("mkdir", directory, name, self.new_number())
 
     def rmdir(self, path: Path) -> None:
+        directory, name, number = self.place(path)
+        if number is not None and not self.now.directories[number]:
+            self.note("unlink", directory, name)
         super().rmdir(path)
-        directory, name, _ = self.place(path)
-        self.note("unlink", directory, name)
 
     # -- SQLite's
 

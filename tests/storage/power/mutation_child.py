@@ -16,11 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-import faiss  # noqa: F401  # what storage imports, once for all children
-import numpy  # noqa: F401
-import pysqlite3.dbapi2  # noqa: F401
-import sqlalchemy.dialects.sqlite  # noqa: F401
-
+import tests.storage.power.scenarios  # noqa: F401  # with all that storage imports, once for all children
+from storage.newest_schema import newest_schema
 from tests.storage.power.mutations import CHECKS, MUTATIONS
 
 Edits = Sequence[tuple[str, str, str]]
@@ -65,6 +62,8 @@ def work(order: dict[str, str]) -> None:
     mutation = next((each for each in MUTATIONS if each.name == order["mutation"]), None)
     check = mutation.check if mutation else next(each for each in CHECKS if each.__name__ == order["check"])
     if mutation:
+        for name in [name for name in sys.modules if name.split(".")[0] in ("storage", "tests")]:
+            del sys.modules[name]  # to be imported with the change
         sys.dont_write_bytecode = True
         sys.meta_path.insert(0, _Finder(mutation.edits))
     try:
@@ -82,6 +81,7 @@ def work(order: dict[str, str]) -> None:
 
 def main() -> None:
     """Fork a child for each line."""
+    newest_schema()  # imports alembic
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

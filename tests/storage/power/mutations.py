@@ -20,15 +20,17 @@ class Mutation:
 def new_files_are_synced(scratch: Path) -> None:
     """A segment is on disk, with its name, before a commit tells of it."""
     from tests.storage.power import scenarios as s
+    from tests.storage.power import steps
 
-    s.check_all(s.record(scratch / "run", [s.CREATE, s.ADD]), scratch, s.Cuts(since=2, modes=("drop",)))
+    s.check_all(s.record(scratch / "run", [steps.CREATE, steps.ADD]), scratch, s.Cuts(since=2, modes=("drop",)))
 
 
 def tuned_encoders_are_whole(scratch: Path) -> None:
     """The old encoder or the new one, whatever is left of files and names."""
     from tests.storage.power import scenarios as s
+    from tests.storage.power import steps
 
-    recording = s.record(scratch / "run", [s.CREATE, s.TUNE, s.RETUNE])
+    recording = s.record(scratch / "run", [steps.CREATE, steps.TUNE, steps.RETUNE])
     for modes in (("keep",), ("names",)):
         s.check_all(recording, scratch, s.Cuts(since=2, modes=modes))
 
@@ -36,17 +38,19 @@ def tuned_encoders_are_whole(scratch: Path) -> None:
 def merging_keeps_what_is_named(scratch: Path) -> None:
     """Old segments go when nothing names them any more."""
     from tests.storage.power import scenarios as s
+    from tests.storage.power import steps
 
-    recording = s.record(scratch / "run", [s.CREATE, s.ADD, s.REPLACE, s.MERGE])
-    s.check_all(recording, scratch, s.Cuts(since=3, modes=("keep",)))
+    recording = s.record(scratch / "run", [steps.CREATE, steps.ADD, steps.REPLACE, steps.MERGE])
+    s.check_all(recording, scratch, s.Cuts(since=3, modes=("keep",), stride=2))
 
 
 def compaction_is_one_commit(scratch: Path) -> None:
     """Segments, texts and tombstones go together, and old files after that."""
     from tests.storage.power import scenarios as s
+    from tests.storage.power import steps
 
-    recording = s.record(scratch / "run", [s.CREATE, s.ADD, s.REPLACE, s.COMPACT])
-    s.check_all(recording, scratch, s.Cuts(since=3, modes=("keep",)))
+    recording = s.record(scratch / "run", [steps.CREATE, steps.ADD, steps.REPLACE, steps.COMPACT])
+    s.check_all(recording, scratch, s.Cuts(since=3, modes=("keep",), stride=2))
 
 
 def what_dies_during_a_compaction_stays_dead(scratch: Path) -> None:

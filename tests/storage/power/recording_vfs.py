@@ -118,6 +118,8 @@ def register(name: str, machine: Machine) -> None:
                 try:
                     machine.note("write", files[file], offset, ctypes.string_at(data, n))
                 except OSError as error:
+                    if hasattr(error, "n_bytes"):  # a short write: SQLite writes on, and then the disk is full
+                        write(file, data, error.n_bytes, offset)
                     return code_of(error, _IOERR_WRITE)
                 return int(write(file, data, n, offset))
 

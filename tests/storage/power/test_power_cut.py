@@ -9,7 +9,8 @@ import pytest
 from tests.storage.power import scenarios as s
 from tests.storage.power.disk import Event, Tree
 from tests.storage.power.machine import Machine
-from tests.storage.power.scenarios import SERIES, Cuts, check_all, record, record_series
+from tests.storage.power.scenarios import Cuts, check_all, record, record_series
+from tests.storage.power.steps import ADD, CREATE, SERIES
 
 
 @pytest.mark.parametrize("name", SERIES)
@@ -61,7 +62,7 @@ class ForgetsDatabase(ForgetsFiles):
 @pytest.mark.parametrize("machine", [ForgetsFiles, ForgetsNames, ForgetsDatabase])
 def test_the_replayer_notices_disks_that_lie(machine: type[Machine], tmp_path: Path) -> None:
     """Negative controls: without syncs acknowledged documents are lost, and that is seen."""
-    recording = record(tmp_path / "run", [s.CREATE, s.ADD], machine)
+    recording = record(tmp_path / "run", [CREATE, ADD], machine)
     with pytest.raises(AssertionError, match="event"):
         check_all(recording, tmp_path, Cuts(since=2, modes=("drop",)))
 

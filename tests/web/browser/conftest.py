@@ -11,7 +11,6 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,9 +19,6 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from werkzeug.serving import make_server
 
-from kbengine.build.builder import CorpusOptions, build
-from kbengine.build.filtering import FilterOptions
-from kbengine.encoders.encoder import Encoder
 from tests.waiting import HANG_S
 from tests.web.page.fake_engine import FakeEngine
 from web.app import create_app
@@ -73,12 +69,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def demo_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def demo_engine(bundled_kb: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """The bundled knowledge base, opened once; tests that change it undo what they did."""
-    path = tmp_path_factory.mktemp("page") / "demo-kb"
-    with as_file(files("kbengine") / "demo" / "corpus.jsonl") as corpus:
-        build(CorpusOptions((corpus,)), path, encoder=Encoder.load(), filter_options=FilterOptions(keep_fraction=0.5))
-    engine = Engine.open(path)
+    engine = Engine.open(Path(shutil.copytree(bundled_kb, tmp_path_factory.mktemp("page") / "demo-kb")))
     yield engine
     engine.close()
 
