@@ -286,18 +286,22 @@ class KnowledgeBase(Changing, Correcting, Describing, Texts):
         )
         return self._answerer.search([asked_for(asked, "question")], options)[0]
 
-    def verify(self, *, deep: bool = False) -> VerifyReport:
-        """Check every file and table.
+    def verify(self, *, deep: bool = False, record: bool = False) -> VerifyReport:
+        """Check every file and table, and answers that were recorded.
 
         >>> kb.verify().ok
         True
 
         Args:
             deep: also encode a sample of passages again and compare.
+            record: when nothing is wrong, record answers, which later verifications compare with.
         """
-        from kbengine.build.checking import verify_kb
+        from kbengine.build.checking import record_kb_answers, verify_kb
 
-        return verify_kb(self._engine.path, deep=deep, encoder=self._engine.encoder)
+        report = verify_kb(self._engine.path, deep=deep, encoder=self._engine.encoder)
+        if record and report.ok:
+            record_kb_answers(self._engine.path)
+        return report
 
     def backup(self, folder: str | Path, *, keep: int | None = None) -> BackupReport:
         """Add a backup of the newest commit to a folder of backups; searches and changes go on meanwhile.

@@ -28,6 +28,7 @@ from storage.lock import LOCK_NAME, WriterLock
 from storage.opening import check_log
 from storage.operating_system import operating_system, remove_tree
 from storage.quantiser_file import quantiser_path
+from storage.recorded_answers import RECORDED_NAME
 from storage.segment import segment_path
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import read_settings
@@ -146,8 +147,8 @@ def _copied_database(source: Path, folder: Path) -> Iterator[tuple[Path, list[_P
             with changing_encoders(encoders):
                 names = sorted(file for file in encoders.rglob("*") if file.suffix in (".json", ".safetensors"))
                 pinned += [opened.enter_context(_open(source, str(name.relative_to(source)))) for name in names]
-        if (source / KEY_FILE).exists():
-            pinned.append(opened.enter_context(_open(source, KEY_FILE)))
+        beside = [name for name in (KEY_FILE, RECORDED_NAME) if (source / name).exists()]
+        pinned += [opened.enter_context(_open(source, name)) for name in beside]
         yield temporary, pinned
 
 

@@ -28,6 +28,7 @@ from storage.errors import CorruptError, InvalidOptionError
 from storage.findings import Findings
 from storage.lock import WriterLock
 from storage.opening import check_log
+from storage.recorded_answers import read_answers, record_answers
 from storage.records import Commit, NewPassage, StoredPassage
 from storage.reindexing import ReindexRequest, reindex
 from storage.segment import Segment, SegmentFile, open_segment, segment_path, write_segment
@@ -83,6 +84,12 @@ def repair(path: str | Path, reencode: Reencode, *, lock_timeout_s: float = 10.0
             remove_leftovers(session, settings)
         finally:
             session.close()
+        try:
+            read_answers(directory)
+        except CorruptError:
+            # Its answers are no worse now than before: all that verification looks at is sound, or was made anew.
+            record_answers(directory)
+            done.append("recorded answers anew")
     return done
 
 

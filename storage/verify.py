@@ -3,7 +3,8 @@
 Nothing is changed. Detected are: any changed byte of a stored row, of a segment, of an index file, of a tuned encoder
 and of the write-ahead log; broken structure, foreign keys and schema of the database; ids that database, full text and
 segments do not share; aliases filed wrongly; fields that do not follow from their documents. Only `deep` compares the
-words inside the full-text index, the counts of links, and what follows from the text.
+words inside the full-text index, the counts of links, and what follows from the text. Where answers were recorded
+(`storage.recorded_answers`) and no document changed since, the same queries are asked again and have to find the same.
 Not looked at are bytes that carry nothing (free pages, unused space inside pages, reserved header fields).
 """
 
@@ -21,6 +22,7 @@ from storage.errors import InvalidOptionError
 from storage.findings import Finding, Findings
 from storage.lock import is_locked
 from storage.opening import check_complete
+from storage.recorded_answers import RECORDED_NAME, compare_answers, read_answers
 from storage.schema import FTS_TABLE
 from storage.session import SEGMENT_DIRECTORY
 from storage.settings import KBSettings, read_settings
@@ -47,6 +49,7 @@ class VerifyReport:
         segments: Live segments.
         reencoded: Passages encoded again and compared.
         findings: What is wrong; empty when nothing is.
+        asked: Recorded queries asked again and compared; 0 when none are recorded, or documents changed since.
     """
 
     path: Path
@@ -57,6 +60,7 @@ class VerifyReport:
     segments: int
     reencoded: int
     findings: tuple[Finding, ...]
+    asked: int = 0
 
     @property
     def ok(self) -> bool:
@@ -150,6 +154,7 @@ def verify(
         engine.dispose()
     with findings.checking(ENCODER_DIRECTORY):
         check_tuned(directory, findings)
+    asked = _compare_answers(directory, findings)
     # Beside a writer a file that nothing refers to may be about to be committed.
     if facts.segments_known and not writer_at_work and not is_locked(directory):
         for leftover in leftovers(directory, {row.file.name for row in segments}, settings):
@@ -165,4 +170,24 @@ def verify(
         segments=len(segments),
         reencoded=reencoded,
         findings=tuple(findings.found),
+        asked=asked,
     )
+
+
+def _compare_answers(directory: Path, findings: Findings) -> int:
+    """Ask recorded queries again, where all else is sound: damage that is known need not be found again."""
+    with findings.checking(RECORDED_NAME, "repairable"):
+        read_answers(directory)
+    if any(finding.severity in ("error", "repairable") for finding in findings.found):
+        return 0
+    asked = 0
+    engine = reader_engine(directory)
+    try:
+        with findings.checking(RECORDED_NAME), translated(directory), engine.connect() as connection:
+            comparison = compare_answers(directory, connection)
+            asked = comparison.asked
+            for what in comparison.differing:
+                findings.add(RECORDED_NAME, what, "error")
+    finally:
+        engine.dispose()
+    return asked

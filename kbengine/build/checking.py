@@ -53,6 +53,13 @@ def verify_kb(path: Path, *, deep: bool = False, encoder: Encoder | None = None)
     return verify(path, deep=deep, reencode=reencoder(_own_encoder(path, encoder)) if deep else None)
 
 
+def record_kb_answers(path: Path) -> str:
+    """Record what the sound knowledge base finds for queries of its own, for later verifications; return the digest."""
+    from storage.recorded_answers import record_answers
+
+    return record_answers(path).digest
+
+
 def repair_kb(path: Path, *, accept_loss: bool = False, encoder: Encoder | None = None) -> list[str]:
     """Return what was rebuilt from the stored text.
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import json_option, kb_option, option
+
+if TYPE_CHECKING:
+    from storage.verify import VerifyReport
 
 
 @click.command()
@@ -63,14 +67,15 @@ def compact(kb: Path, purge: bool, as_json: bool) -> None:
 @option("--deep", bool, "Also encode a sample of passages again and compare.")
 @option("--repair do_repair", bool, "Rebuild what can be rebuilt from the stored text.")
 @option("--accept-loss", bool, "With --repair: go on without commits that a damaged log lost.")
+@option("--record", bool, "When nothing is wrong: record answers, which later verifications compare with.")
 @json_option
-def verify(kb: Path, deep: bool, do_repair: bool, accept_loss: bool, as_json: bool) -> None:
-    """Check every file and table; exit 1 when something is wrong.
+def verify(kb: Path, deep: bool, do_repair: bool, accept_loss: bool, record: bool, as_json: bool) -> None:
+    """Check every file and table, and answers that were recorded; exit 1 when something is wrong.
 
     \b
     Example: kbengine verify --deep --kb my-kb
     """
-    from kbengine.build.checking import repair_kb, verify_kb
+    from kbengine.build.checking import record_kb_answers, repair_kb, verify_kb
     from kbengine.errors import InvalidOptionError
 
     if accept_loss and not do_repair:
@@ -84,10 +89,20 @@ def verify(kb: Path, deep: bool, do_repair: bool, accept_loss: bool, as_json: bo
         output.table(
             ("severity", "where", "what"), [(each.severity, each.where, each.what) for each in report.findings]
         )
+    if report.asked:
+        output.facts({"queries_answered_as_before": report.asked - _differing(report)})
     if not as_json:
         output.line("ok: nothing is wrong" if report.ok else "damaged: see above; 'kbengine verify --repair' mends it")
     if not report.ok:
         raise SystemExit(1)
+    if record:
+        output.facts({"recorded": record_kb_answers(kb)})
+
+
+def _differing(report: VerifyReport) -> int:
+    from storage.recorded_answers import RECORDED_NAME
+
+    return sum(finding.where == RECORDED_NAME for finding in report.findings)
 
 
 @click.command()

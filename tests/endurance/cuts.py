@@ -1,0 +1,17 @@
+"""Power cuts anywhere, with anything left of what was not synced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.storage.power.scenarios import Cuts, check_all, record_series
+from tests.storage.power.steps import SERIES
+
+CUTS = 30
+
+
+def run(seed: int, scratch: Path) -> dict[str, int]:
+    """So many cuts of one series; series take turns."""
+    name = sorted(SERIES)[seed % len(SERIES)]
+    recording = record_series(scratch / "run", name)
+    return {"power cuts": check_all(recording, scratch, Cuts(random=CUTS, seed=seed))}
