@@ -61,8 +61,12 @@ test-integrations: $(EXTRAS:%=test-%)  ## the tests of every optional extra, eac
 $(EXTRAS:%=test-%): test-%: .venv-%/.ready
 	$(THREADS) .venv-$*/bin/python $(PYTEST) tests/integrations/$*
 
-test-slow: $(VENV)/.development  ## the long tests of the core: hundreds of kills, every byte flipped
+# Counts add up over runs in build/endurance.jsonl; stop it at any time, and MINUTES=30 stops it by itself.
+MINUTES ?= inf
+
+test-slow: $(VENV)/.development  ## the long tests of the core; kills, power cuts, faults, flips and a soak, by the thousand
 	$(THREADS) $(BIN)/python $(PYTEST) -m slow
+	$(THREADS) $(BIN)/python -m tests.endurance --minutes $(MINUTES)
 
 check: test test-integrations docs wheel-smoke  ## what CI runs
 

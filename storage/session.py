@@ -151,7 +151,8 @@ class WriteSession:
     def sync_names(self) -> None:
         """Make sure that unlinked names stay gone after a power cut."""
         for directory in (self.segment_directory, self.index_directory):
-            fsync_directory(directory)
+            if directory.is_dir():  # tools that copy files only leave empty directories out
+                fsync_directory(directory)
 
     def run_outside_transaction(self, *statements: str) -> None:
         """Run the statements in autocommit mode, as VACUUM and checkpoints must."""

@@ -10,8 +10,8 @@ from tests.storage.power.steps import SERIES
 CUTS = 30
 
 
-def run(seed: int, scratch: Path) -> dict[str, int]:
+def run(seed: int, scratch: Path, *, cuts: int = CUTS) -> dict[str, int]:
     """So many cuts of one series; series take turns."""
     name = sorted(SERIES)[seed % len(SERIES)]
     recording = record_series(scratch / "run", name)
-    return {"power cuts": check_all(recording, scratch, Cuts(random=CUTS, seed=seed))}
+    return {"power cuts": check_all(recording, scratch, Cuts(random=cuts, seed=seed))}

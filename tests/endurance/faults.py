@@ -51,11 +51,11 @@ def faults_of(recording: Recording) -> list[Fault]:
     return found
 
 
-def run(seed: int, scratch: Path) -> dict[str, int]:
+def run(seed: int, scratch: Path, *, share: int = SHARE) -> dict[str, int]:
     """A share of the faults of one series; series take turns, so seeds up to their number times SHARE try all."""
     name = sorted(SERIES)[seed % len(SERIES)]
     recording = record_series(scratch / "run", name)
-    chosen = faults_of(recording)[seed // len(SERIES) % SHARE :: SHARE]
+    chosen = faults_of(recording)[seed // len(SERIES) % share :: share]
     counts = {f"fault: {kind}": 0 for kind in FAULTS}
     for number, fault in enumerate(chosen):
         root = scratch / f"fault-{number}"

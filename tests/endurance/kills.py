@@ -11,12 +11,12 @@ from tests.storage.test_crash import Nursery, kill_many_times
 KILLS = 20
 
 
-def run(seed: int, scratch: Path) -> dict[str, int]:
+def run(seed: int, scratch: Path, *, kills: int = KILLS) -> dict[str, int]:
     """So many kills, of children forked from a process that has imported everything and computed nothing."""
     acknowledged = kill_many_times(
-        scratch / "kb", scratch, kills=KILLS, seed=1000 + seed, nursery=forked_nursery(), max_done=24
+        scratch / "kb", scratch, kills=kills, seed=1000 + seed, nursery=forked_nursery(), max_done=24
     )
-    return {"kills": KILLS, "acknowledged": acknowledged}
+    return {"kills": kills, "acknowledged": acknowledged}
 
 
 def forked_nursery() -> Nursery:

@@ -112,6 +112,16 @@ def test_what_killed_processes_left_is_seen_and_removed(kb: Path) -> None:
     assert [path for path in kept if path.suffix != ".ann" and not path.exists()] == []
 
 
+def test_a_copy_without_empty_directories_opens_and_is_tidied_up(kb: Path) -> None:
+    """Git and object stores keep files only; what a killed process left there goes all the same."""
+    shutil.rmtree(kb / "index")
+    shutil.rmtree(kb / "encoders")
+    (kb / "segments" / f"{uuid.uuid4().hex}.tmp").write_bytes(b"half")
+    with KBWriter.open(kb) as writer:
+        writer.add([make_document("new", "amber")])
+    assert verify(kb).clean and "new" in content(kb)
+
+
 def test_what_is_being_written_is_no_leftover(kb: Path) -> None:
     """However old the clock says that it is."""
     with DurableFile(kb / "api-keys.json") as file:

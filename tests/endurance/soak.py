@@ -1,0 +1,142 @@
+"""Readers, a writer, background merging and compaction beside each other while calls fail, for minutes.
+
+What a reader sees is whole and never older than what was acknowledged when it looked. Memory and descriptors stay what
+they were after the first quarter.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from kbengine.errors import KBError
+from storage.operating_system import using
+from storage.reader import KBReader
+from storage.verify import verify
+from storage.writer import KBWriter
+from tests.storage.failing_calls import FailingCalls
+from tests.storage.power.state import state_of
+from tests.storage.small_world import WORDS, make_settings, random_document
+
+SLICE_S = float(os.environ.get("KBENGINE_SOAK_S", "120"))
+READERS, KEPT, FAILING = 3, 40, 0.002
+
+
+def run(seed: int, scratch: Path) -> dict[str, int]:
+    """One slice; seconds are added up over slices."""
+    world = _World(scratch / "kb", seed)
+    threads = [threading.Thread(target=world.read, args=(number,)) for number in range(READERS)]
+    for thread in threads:
+        thread.start()
+    world.write()
+    for thread in threads:
+        thread.join()
+    if world.wrong:
+        raise AssertionError(world.wrong[0])
+    KBWriter.open(world.kb).close()
+    assert state_of(world.kb).keys() >= {f"text {doc_id}" for doc_id in world.live}
+    assert verify(world.kb, deep=True).clean
+    _check_flat("memory in kB", world.memory, allowed=20_000)
+    _check_flat("descriptors", world.descriptors, allowed=8)
+    return {"soak seconds": int(SLICE_S), "soak searches": world.searches, "soak commits": world.commits} | {
+        "soak faults": world.faults
+    }
+
+
+class _World:
+    """One knowledge base and what is known of it."""
+
+    def __init__(self, kb: Path, seed: int) -> None:
+        self.kb, self.seed = kb, seed
+        self.end = time.monotonic() + SLICE_S
+        self.acknowledged = 1
+        self.live: list[str] = []
+        self.searches = self.commits = self.faults = 0
+        self.wrong: list[str] = []
+        self.memory: list[int] = []
+        self.descriptors: list[int] = []
+        KBWriter.create(kb, make_settings(ann={"exact_below_rows": 50, "nlist": 4})).close()
+
+    def write(self) -> None:
+        rng = np.random.default_rng(self.seed)
+        broken = FailingCalls(errno.EIO, lambda _call, _path: rng.random() < FAILING)
+        number = 0
+        while time.monotonic() < self.end and not self.wrong:
+            try:
+                with KBWriter.open(self.kb) as writer, using(broken):
+                    while time.monotonic() < self.end and not self.wrong:
+                        number += 1
+                        self._change(writer, number, rng)
+                        self.commits += 1
+                        if number % 20 == 0:
+                            self._measure()
+            except KBError:
+                self._find_out()
+            except Exception as error:
+                self.wrong.append(f"writer: {type(error).__name__}: {error}")
+        self.faults = broken.failed
+
+    def _change(self, writer: KBWriter, number: int, rng: np.random.Generator) -> None:
+        if number % 50 == 0:
+            writer.compact()
+        elif len(self.live) >= KEPT:
+            gone = self.live[:5]
+            self.acknowledged = writer.delete(gone).generation
+            self.live = self.live[5:]
+        else:
+            names = [f"{number}-{each}" for each in range(3)]
+            self.acknowledged = writer.add([random_document(name, rng, passages=2) for name in names]).generation
+            self.live += names
+
+    def _find_out(self) -> None:
+        """After an error the change was made, or not."""
+        with KBReader.open(self.kb) as reader:
+            there = {document.doc_id for document in reader.iterate_records()}
+        lost = set(self.live) - there
+        if lost and len(there) + 5 != len(self.live):
+            self.wrong.append(f"lost: {sorted(lost)}")
+        self.live = [name for name in self.live if name in there] + sorted(there - set(self.live))
+
+    def read(self, number: int) -> None:
+        rng = np.random.default_rng(self.seed * 10 + number)
+        try:
+            while time.monotonic() < self.end and not self.wrong:
+                with KBReader.open(self.kb) as reader:
+                    for _ in range(200):
+                        known = self.acknowledged
+                        snapshot = reader.snapshot()
+                        if snapshot.generation < known:
+                            self.wrong.append(f"served commit {snapshot.generation}, {known} was acknowledged")
+                        scores = snapshot.lexical_scores(str(rng.choice(WORDS)))
+                        if (scores[~snapshot.live_passages] > 0).any():
+                            self.wrong.append("a deleted passage was found")
+                        query = rng.normal(size=(1, snapshot.d)).astype(np.float32)
+                        _, rows = snapshot.search_tokens(query, 5)
+                        found = snapshot.passages_of_rows(rows[rows >= 0])
+                        if not snapshot.live_passages[found].all():
+                            self.wrong.append("a token of a deleted passage was found")
+                        self.searches += 1
+                        if time.monotonic() > self.end:
+                            break
+        except Exception as error:
+            self.wrong.append(f"reader: {type(error).__name__}: {error}")
+
+    def _measure(self) -> None:
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        self.memory.append(pages * os.sysconf("SC_PAGE_SIZE") // 1024)
+        self.descriptors.append(len(os.listdir("/proc/self/fd")))  # noqa: PTH208
+
+
+def _check_flat(what: str, seen: list[int], *, allowed: int) -> None:
+    """After the first quarter nothing grows: the last quarter is what the second was, but for what is allowed."""
+    quarter = len(seen) // 4
+    if quarter >= 3:
+        early, late = np.median(seen[quarter : 2 * quarter]), np.median(seen[-quarter:])
+        assert late <= early + allowed, f"{what}: {early:.0f}, then {late:.0f}"
