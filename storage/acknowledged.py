@@ -60,7 +60,9 @@ class Acknowledged:
         calls = operating_system()
         descriptor = calls.open(self._path, os.O_WRONLY)
         try:
-            calls.pwrite(descriptor, line, self._next_place * _PLACE_BYTES)
+            written = 0
+            while written < len(line):
+                written += calls.pwrite(descriptor, line[written:], self._next_place * _PLACE_BYTES + written)
             calls.fsync(descriptor)
         finally:
             calls.close(descriptor)

@@ -10,59 +10,35 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from sqlalchemy import insert
-
-from storage import schema
-from storage.addition import (
-    PlacedPassage,
-    check_documents,
-    common_scales,
-    measured_code,
-    prepare_batch,
-    segment_arrays,
-)
-from storage.alias_changes import AliasChange, add_aliases, change_names, count_links, delete_aliases
+from storage.alias_changes import AliasChange, add_aliases, count_links, delete_aliases
 from storage.alias_records import AliasSource, NewAlias
 from storage.ann_setup import AnnSetup, read_setup
 from storage.catalog import (
-    SegmentRow,
-    commit_of,
     insert_generation,
-    insert_segment,
-    live_document_rows,
     live_segments,
     newest_generation,
-    retire_documents,
 )
-from storage.compaction import compact
 from storage.creation import create_directory, migrated_settings, remove_leftovers
 from storage.database import check_file_system, database_path
+from storage.document_changes import add_documents, delete_documents
 from storage.errors import (
-    CorruptError,
-    DuplicateDocumentError,
     InvalidOptionError,
-    KBError,
-    StorageFullError,
-    UnknownDocumentError,
 )
 from storage.feedback_records import FeedbackRecord, NewFeedback
 from storage.feedback_rows import FeedbackChange, add_feedback, copy_feedback, delete_feedback
-from storage.field_rows import delete_fields, insert_fields
 from storage.index_kind import DEFAULT_KIND
 from storage.links import LinkCounts
 from storage.lock import WriterLock
-from storage.merging import MAX_ROWS, merge_and_commit, plan_groups, plan_merge, segment_size
+from storage.merger import Merger
+from storage.merging import MAX_ROWS
 from storage.opening import check_log
 from storage.quantiser import Quantiser
-from storage.quantiser_file import write_quantiser
 from storage.records import JSON, Commit, NewDocument
 from storage.reindexing import Reindexed, ReindexRequest, Stage, choose_indexed, reindex
-from storage.segment import SegmentFile, write_segment
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_setting, write_setting
 from storage.tuned_files import remove_tuned_leftovers
@@ -86,9 +62,7 @@ class KBWriter:
         self._lock = lock
         self._settings = settings
         self._merge_in_background = merge
-        self._merge_lock = threading.Lock()  # one merge or compaction at a time
-        self._thread: threading.Thread | None = None
-        self._closing = False
+        self._merger = Merger(session, self._ann)
         self._setup: tuple[object, AnnSetup] | None = None
 
     # -- opening and closing
@@ -145,8 +119,7 @@ class KBWriter:
 
     def close(self) -> None:
         """End background merging, fold the log into kb.sqlite and free the lock."""
-        self._closing = True
-        self.wait_for_merging()
+        self._merger.close()
         self._session.close()
         self._lock.release()
 
@@ -171,7 +144,7 @@ class KBWriter:
     @property
     def merging(self) -> bool:
         """Whether small segments are being merged in the background; `close` waits for it."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._merger.at_work
 
     # -- documents
 
@@ -196,95 +169,18 @@ class KBWriter:
             DuplicateDocumentError: One id comes twice, or is there already and `replace` is False.
             StorageFullError: No space; nothing was changed and the writer stays usable.
         """
-        documents = list(documents)
-        check_documents(documents, d=self._settings.d, sparse_model=self._settings.sparse_model)
         with self._session.mutex:
-            with self._session.reading() as connection:
-                earlier = commit_of(connection, op_id)
-                if earlier is not None:
-                    return earlier
-                replaced = live_document_rows(connection, [document.doc_id for document in documents])
-                before = newest_generation(connection)
-            if replaced and not replace:
-                raise DuplicateDocumentError(
-                    f"{_some(row['doc_id'] for row in replaced)} already in {self.path}, and replace is "
-                    "off; turn it on, or leave them out"
-                )
-            batch = prepare_batch(documents, before)
-            commit = Commit(batch.after.number, op_id, len(documents) - len(replaced), len(replaced), 0)
-            settings = self._settings
-            if build_position is not None:
-                settings = dataclasses.replace(
-                    settings, build={"state": settings.build_state, "position": dict(build_position)}
-                )
-            files: list[SegmentFile] = []
-            try:
-                if batch.placed:
-                    tokens, passages = common_scales(batch.placed, settings)
-                    settings = dataclasses.replace(settings, token_scale=tokens, passage_scale=passages)
-                    coder, settings = self._stored_with(batch.placed, settings)
-                    arrays = segment_arrays(
-                        batch.placed,
-                        token_scale=tokens,
-                        passage_scale=passages,
-                        encoder=settings.encoder_fingerprint,
-                        quantiser=coder,
-                    )
-                    with self._session.file_work():
-                        files.append(write_segment(self._session.segment_directory, arrays))
-                with self._session.writing() as connection:
-                    insert_generation(connection, commit, operation="add", after=batch.after)
-                    # First: the unique index allows one live document per id.
-                    retire_documents(connection, replaced, generation=commit.generation)
-                    delete_fields(connection, replaced)
-                    if batch.documents:
-                        connection.execute(insert(schema.documents), batch.documents)
-                        insert_fields(connection, batch.documents)
-                    if batch.passages:
-                        connection.execute(insert(schema.passages), batch.passages)
-                        connection.exec_driver_sql(
-                            f"INSERT INTO {schema.FTS_TABLE}(rowid, title, text) VALUES (?, ?, ?)", batch.full_text
-                        )
-                    ids = [row["document_id"] for row in batch.documents]
-                    change_names(
-                        connection,
-                        retired=replaced,
-                        added=list(zip(ids, documents, strict=True)),
-                        count_links=settings.build_state != "building",
-                    )
-                    for file in files:
-                        row = SegmentRow(file, batch.placed[0].passage_id, batch.placed[-1].passage_id + 1)
-                        insert_segment(connection, row, generation=commit.generation)
-                    for name in ("token_scale", "passage_scale", "build", "store"):
-                        value = getattr(settings, name)
-                        if value != getattr(self._settings, name):
-                            write_setting(connection, name, value)
-            except BaseException:
-                self._session.discard(files)
-                raise
-            self._settings = settings
+            commit, self._settings = add_documents(
+                self._session,
+                self._settings,
+                documents,
+                replace=replace,
+                op_id=op_id,
+                build_position=build_position,
+                ann=self._ann,
+            )
         self._merge_if_due()
         return commit
-
-    def _stored_with(
-        self, placed: Sequence[PlacedPassage], settings: KBSettings
-    ) -> tuple[Quantiser | None, KBSettings]:
-        """Return what codes the vectors that are stored, None for int8, and the settings, which name its file."""
-        if not settings.drops_vectors and settings.code_bits == 8:
-            return None, settings
-        if not settings.drops_vectors and settings.store_file is None:
-            code = measured_code(placed)
-            with self._session.file_work():
-                file = write_quantiser(self._session.segment_directory, code)
-            return code, dataclasses.replace(settings, store={**settings.store, "code": file.to_json()})
-        setup = self._ann()
-        quantiser = setup.quantiser if settings.drops_vectors else setup.stored
-        if quantiser is None:
-            raise CorruptError(
-                f"{self.path} stores quantised vectors and what decodes them is damaged or missing; restore "
-                "segments/ from a backup"
-            )
-        return quantiser, settings
 
     def delete(self, doc_ids: Iterable[str], *, op_id: str | None = None) -> Commit:
         """Delete documents and return the commit; it is one transaction and touches no file.
@@ -292,26 +188,8 @@ class KBWriter:
         Raises:
             UnknownDocumentError: Some ids are not there; then nothing was deleted.
         """
-        wanted = list(dict.fromkeys(doc_ids))
-        with self._session.writing() as connection:
-            earlier = commit_of(connection, op_id)
-            if earlier is not None:
-                return earlier
-            rows = live_document_rows(connection, wanted)
-            missing = set(wanted) - {row["doc_id"] for row in rows}
-            if missing:
-                raise UnknownDocumentError(
-                    f"no live document {_some(doc_id for doc_id in wanted if doc_id in missing)} in {self.path}; "
-                    "nothing was deleted: check the ids ('kbengine inspect live_documents')"
-                )
-            before = newest_generation(connection)
-            commit = Commit(before.number + 1, op_id, 0, 0, len(rows))
-            after = dataclasses.replace(before, number=commit.generation)
-            insert_generation(connection, commit, operation="delete", after=after)
-            retire_documents(connection, rows, generation=commit.generation)
-            delete_fields(connection, rows)
-            change_names(connection, retired=rows, added=[], count_links=self._settings.build_state != "building")
-        return commit
+        count_links = self._settings.build_state != "building"
+        return delete_documents(self._session, doc_ids, op_id=op_id, count_links=count_links)
 
     # -- names
 
@@ -399,28 +277,11 @@ class KBWriter:
 
     def merge_small(self) -> bool:
         """Merge a full tier of adjacent small segments; call it until it returns False to merge all that is due."""
-        with self._merge_lock:
-            with self._session.reading() as connection:
-                rows = live_segments(connection)
-            due = plan_merge([segment_size(row) for row in rows])
-            if due is None:
-                return False
-            members = [rows[position] for position in due]
-            return merge_and_commit(self._session, members, ann=self._ann())
+        return self._merger.merge_small()
 
     def merge_all(self, *, max_rows: int = MAX_ROWS) -> int:
         """Merge until adjacent segments are as large as `max_rows` stored tokens allow; return the number of merges."""
-        if max_rows < 1:
-            raise InvalidOptionError(f"max_rows is {max_rows}; wanted at least 1")
-        n_merges = 0
-        with self._merge_lock:
-            with self._session.reading() as connection:
-                rows = live_segments(connection)
-            for group in plan_groups([segment_size(row) for row in rows], max_size=max_rows):
-                if len(group) > 1:
-                    members = [rows[position] for position in group]
-                    n_merges += merge_and_commit(self._session, members, ann=self._ann())
-        return n_merges
+        return self._merger.merge_all(max_rows=max_rows)
 
     def compact(self, *, purge: bool = False, max_rows: int = MAX_ROWS) -> int:
         """Drop vectors and texts of deleted and replaced documents; return the number of documents forgotten.
@@ -428,39 +289,16 @@ class KBWriter:
         With `purge`, free pages are overwritten and the database is written anew, so that no file of the knowledge
         base holds their bytes any more. Copies that you or a migration made are not touched.
         """
-        with self._merge_lock:
-            return compact(self._session, purge=purge, max_rows=max_rows, ann=self._ann())
+        return self._merger.compact(purge=purge, max_rows=max_rows)
 
     def wait_for_merging(self) -> None:
         """Wait until the background thread, if one runs, has ended."""
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        self._merger.wait()
 
     def _merge_if_due(self) -> None:
         # While building, merging would compete with the encoder for the processor; the build ends with merge_all.
-        if not self._merge_in_background or self._settings.build_state == "building":
-            return
-        with self._session.mutex:
-            if self._thread is not None and self._thread.is_alive():
-                return
-            with self._session.reading() as connection:
-                due = plan_merge([segment_size(row) for row in live_segments(connection)])
-            if due is not None:
-                self._thread = threading.Thread(target=self._merge_until_done, name="kbengine-merge")
-                self._thread.start()
-
-    def _merge_until_done(self) -> None:
-        try:
-            while not self._closing and self.merge_small():
-                pass
-        except StorageFullError as error:
-            _log.warning("merging waits for free space: %s", error.message)
-        except KBError as error:
-            # Searching and adding need no merge; what is wrong is named by the next call or by verify.
-            _log.error("merging failed: %s", error.message)
-        except Exception:
-            _log.exception("merging failed; the segments stay as they were")
+        if self._merge_in_background and self._settings.build_state != "building":
+            self._merger.start_if_due()
 
     def reindex(
         self,
@@ -483,7 +321,7 @@ class KBWriter:
             InvalidOptionError: More tokens are asked for than are stored, or the vectors needed are not there.
         """
         own = self._session.segment_directory
-        with self._merge_lock, self._session.mutex:
+        with self._merger.lock, self._session.mutex:
             done, self._settings = reindex(self._session, self._settings, request, source=source or own, stage=stage)
             if source not in (None, own):
                 self._session.run_outside_transaction("VACUUM")
@@ -559,10 +397,3 @@ class KBWriter:
 
 def _kind_of(ann: JSON) -> JSON:
     return ann.get("kind", DEFAULT_KIND) if isinstance(ann, dict) else DEFAULT_KIND
-
-
-def _some(names: Iterable[str], *, limit: int = 5) -> str:
-    """Return the first names, quoted, and how many more there are."""
-    listed = list(names)
-    shown = ", ".join(repr(name) for name in listed[:limit])
-    return shown if len(listed) <= limit else f"{shown} and {len(listed) - limit:,} more"

@@ -111,9 +111,6 @@ def test_all_four_ways_answer_alike(name, settings, folder, python, client) -> N
     task = parameters["task"]
 
     by_python = python.ask(asked, **settings).to_json()["answers"]
-    options = [part for name, value in settings.items() for part in (f"--{name}" if name != "k" else "-k", str(value))]
-    done = CliRunner().invoke(query, ["--kb", str(folder), "--json", *options, *arguments])
-    by_command = json.loads(done.stdout)["answers"]
     by_http = client.post(f"/v1/{task}", json={**body, **settings}).json["answers"]
     page = client.get("/", query_string={**parameters, **settings}).text
 
@@ -121,8 +118,13 @@ def test_all_four_ways_answer_alike(name, settings, folder, python, client) -> N
     assert wanted
     if not settings.keys() & {"unit", "read"}:
         assert all((probability is None) == (name == "backwards") for _, _, probability in wanted)
-    assert facts(by_command) == wanted
     assert facts(by_http) == wanted
+    # A command opens everything anew: every task and every setting by command, but not each with each.
+    turn = list(ASKED).index(name) + list(SETTINGS.values()).index(settings)
+    if settings == SETTINGS["plain"] or turn % 3 == 0:
+        given = [part for key, value in settings.items() for part in (f"--{key}" if key != "k" else "-k", str(value))]
+        done = CliRunner().invoke(query, ["--kb", str(folder), "--json", *given, *arguments])
+        assert facts(json.loads(done.stdout)["answers"]) == wanted
     assert shown(page) == [
         (f"{score:.1f}", None if probability is None else f"{100 * probability:.0f} %")
         for _, score, probability in wanted

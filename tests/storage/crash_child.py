@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from storage.alias_records import NewAlias, NewLink
-from storage.errors import UnknownAliasError, UnknownEncoderError
+from storage.errors import InvalidOptionError, UnknownAliasError, UnknownEncoderError
 from storage.feedback_records import NewFeedback
 from storage.reindexing import ReindexRequest
 from storage.tuned_files import delete_tuned, write_tuned
@@ -96,7 +96,10 @@ def work(directory: Path, journal_path: Path, *, seed: int, live: set[str], n_do
                 with contextlib.suppress(UnknownEncoderError):
                     delete_tuned(directory, "tuned")
             elif kind == "reindex":
-                writer.reindex(ReindexRequest(ann={"kind": INDEXES[number % 2]}))
+                try:
+                    writer.reindex(ReindexRequest(ann={"kind": INDEXES[number % 2]}))
+                except InvalidOptionError:  # there is nothing to train it on
+                    entry["kind"] = "nothing"
             note(journal, {"event": "done", **entry})
             if number == n_done:
                 be_killed(delay_s)
