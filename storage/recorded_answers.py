@@ -95,7 +95,7 @@ def record_answers(path: str | Path) -> RecordedAnswers:
         "format": _FORMAT,
         "generation": recorded.generation,
         "vectors": base64.b64encode(vectors.astype("<f4").tobytes()).decode(),
-        "d": vectors.shape[1],
+        "d": max(vectors.shape[1], 1),
         "texts": texts,
         "found": found,
         "digest": recorded.digest,

@@ -24,7 +24,7 @@ class BlockChecks:
     """Which blocks of an opened file were found to be what was written; safe to share between threads."""
 
     def __init__(self, container: Container) -> None:
-        """The file has block checksums; its root is checked already."""
+        """Take a file that has block checksums and whose root is checked already."""
         assert container.checksums is not None
         self._container = container
         # Two threads may check one block twice; neither reads it before one of them has.

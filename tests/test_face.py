@@ -41,7 +41,7 @@ def kb(folder):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_the_docstrings_print_what_they_show(name, folder, tmp_path) -> None:
-    """With the bundled knowledge base open as `kb`: once a module, opened again for what closes it, which comes last."""
+    """With the bundled knowledge base open as `kb`: once a module, again for what closes it, which comes last."""
     module = importlib.import_module(name)
     finder = doctest.DocTestFinder(exclude_empty=True)
     names = {each: getattr(kbengine, each) for each in kbengine.__all__}
