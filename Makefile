@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --constraint c
 DEMO_KB ?= demo-kb
 
 # Optional extras with a suite of tests in tests/integrations/NAME, each in an environment of its own, .venv-NAME.
-EXTRAS := benchmarks calibration densephrases fuzzing mcp openai openrefine tables training
+EXTRAS := benchmarks calibration densephrases fuzzing haystack langchain llamaindex mcp openai openrefine spacy tables training
 
 .PHONY: help demo docs test test-quick test-integrations $(EXTRAS:%=test-%) test-slow lint types check format wheel-smoke quality tuning clean
 
@@ -27,7 +27,7 @@ $(VENV)/.development: $(VENV)/.runtime
 .venv-%/.ready: $(VENV)/.development
 	$(PYTHON) -m venv .venv-$*
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >$$(echo .venv-$*/lib/python*/site-packages)/core.pth
-	.venv-$*/bin/python $(PIP_INSTALL) --editable '.[$*]'
+	.venv-$*/bin/python $(PIP_INSTALL) --editable '.[$*]' $(addprefix --requirement ,$(wildcard tests/integrations/$*/requirements.txt))
 	@touch $@
 
 demo: $(VENV)/.runtime  ## build the bundled knowledge base, answer one query of each task, serve page and API until Ctrl-C
@@ -60,7 +60,10 @@ test-quick: $(VENV)/.development  ## ruff and the tests that say most of what ch
 test-integrations: $(EXTRAS:%=test-%)  ## the tests of every optional extra, each in an environment with only that extra
 
 $(EXTRAS:%=test-%): test-%: .venv-%/.ready
-	$(THREADS) .venv-$*/bin/python $(PYTEST) tests/integrations/$*
+	$(THREADS) .venv-$*/bin/python $(PYTEST) $(OPTIONS) tests/integrations/$*
+
+# What LangChain's conformance tests bring into pytest.
+test-langchain: OPTIONS := --benchmark-disable -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function
 
 # Counts add up over runs in build/endurance.jsonl; stop it at any time, and MINUTES=30 stops it by itself.
 MINUTES ?= inf
