@@ -29,9 +29,10 @@ from kbengine.inputs import Task
 from kbengine.knowledge_base import KnowledgeBase
 from kbengine.search.query import STRATEGIES, Strategy, Weights
 
-SPARSE_WEIGHTS = (0.25, 0.5, 1.0, 1.5)
-LEXICAL_FACTORS = (0.5, 1.0)
-"""Of the task's lexical weight, tried beside each sparse weight."""
+SPARSE_WEIGHTS = (0.25, 0.5, 1.0, 2.0, 3.0)
+"""Up to past 2, the weight that heads are trained at."""
+LEXICAL_FACTORS = (0.5, 1.0, 1.5)
+"""Of the task's lexical weight, tried beside each sparse weight and without."""
 UNSEEN = 1e-6
 """A lexical weight that lets words name candidates and says nothing in their ranking."""
 TIMED_QUERIES = 40
@@ -67,12 +68,10 @@ class Combination:
         return self.strategy + " + SPARC" * self.sparse + " + BM25" * self.bm25
 
     def weights(self, task: Task, fitted: dict[str, Weights]) -> Weights:
-        """Return the task's weights, those chosen beside SPARC where it counts."""
-        if self.bm25:
-            found = fitted["with BM25"] if self.sparse else TASK_WEIGHTS[task]
-        else:
-            found = replace(fitted["without BM25"] if self.sparse else TASK_WEIGHTS[task], lexical=UNSEEN)
-        return found if self.sparse else replace(found, sparse=0.0)
+        """Return the task's weights with those chosen on the other half, as many rows with SPARC as without."""
+        if self.sparse:
+            return fitted["with BM25" if self.bm25 else "without BM25"]
+        return fitted["BM25 alone"] if self.bm25 else replace(TASK_WEIGHTS[task], lexical=UNSEEN, sparse=0.0)
 
 
 def combinations() -> Iterator[Combination]:
@@ -132,13 +131,19 @@ def measure_task(knowledge_base: KnowledgeBase, task: Task, files: dict[str, Pat
 def fit(
     knowledge_base: KnowledgeBase, task: Task, files: dict[str, Path], config: Config
 ) -> tuple[dict[str, Weights], dict[str, list[dict[str, float]]]]:
-    """Return the weights beside SPARC, with BM25 and without, and the objective of all that were tried."""
+    """Return the weights beside SPARC, with BM25 and without, and of BM25 alone, and what all that were tried gave."""
     base = TASK_WEIGHTS[task]
     fitted, tried = {}, {}
-    for name, lexical in (("with BM25", [base.lexical * f for f in LEXICAL_FACTORS]), ("without BM25", [UNSEEN])):
+    words = [base.lexical * factor for factor in LEXICAL_FACTORS]
+    choices: dict[str, tuple[Sequence[float], Sequence[float]]] = {
+        "with BM25": (words, SPARSE_WEIGHTS),
+        "without BM25": ([UNSEEN], SPARSE_WEIGHTS),
+        "BM25 alone": (words, [0.0]),
+    }
+    for name, (lexical, beside) in choices.items():
         found = []
         for weight in lexical:
-            for sparse in SPARSE_WEIGHTS:
+            for sparse in beside:
                 weights = replace(base, lexical=weight, sparse=sparse)
                 macro = figures(run(knowledge_base, task, files, "hybrid", weights, config.scratch))["macro"]
                 parts = [macro[each] for each in ("Rprec", "KILT-em") if macro.get(each) is not None]

@@ -25,8 +25,8 @@ from kbengine.search.results import Hit
 
 PASSAGE_WEIGHTS = (0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0)
 LEXICAL_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
-SPARSE_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5)
-"""Tried where sparse rows are stored."""
+SPARSE_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 3.0)
+"""Tried where sparse rows are stored; beside half of the dense score, as heads are trained by default, they weigh 2."""
 NAME_WEIGHTS = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0)
 """Tried where a passage found is named as asked."""
 SEEN_WITH = Weights(phrase=1.0, passage=30.0, lexical=1.0, name=20.0)

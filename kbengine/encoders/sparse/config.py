@@ -12,8 +12,8 @@ from kbengine.errors import EncoderError
 Side = Literal["start", "end"]
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
-MAX_ORDER: Final = 2
-"""Longest n-grams; the paper found trigrams to make things worse."""
+MAX_ORDER: Final = 3
+"""Longest n-grams. The paper found trigrams to make things worse, so they are there to be measured, not by default."""
 MAX_TOP: Final = 255
 """Most n-grams kept of one token and side: their number is stored in a byte."""
 
@@ -24,7 +24,7 @@ class SparseConfig:
 
     Attributes:
         hidden_size: Of the phrase encoder's token states, which the heads read whole.
-        orders: Lengths of the n-grams: 1 unigrams, 2 bigrams.
+        orders: Lengths of the n-grams: 1 unigrams, 2 bigrams, 3 trigrams.
         shared_heads: Whether queries go through the passages' own heads, as in the paper, where one encoder reads both.
             With separate encoders the states differ, and so do the heads by default.
         head_size: Dimensions that Q and K project states to. The paper's are square; narrow ones learn as much from
@@ -41,8 +41,9 @@ class SparseConfig:
     def __post_init__(self) -> None:
         for name in ("hidden_size", "head_size"):
             require_int(name, getattr(self, name), 1)
-        if not self.orders or list(self.orders) != sorted(set(self.orders)) or not set(self.orders) <= {1, MAX_ORDER}:
-            raise EncoderError(f"orders is {self.orders!r}, wanted 1, 2 or both, rising")
+        known = set(range(1, MAX_ORDER + 1))
+        if not self.orders or list(self.orders) != sorted(set(self.orders)) or not set(self.orders) <= known:
+            raise EncoderError(f"orders is {self.orders!r}, wanted some of 1, 2 and 3, rising")
         if not isinstance(self.shared_heads, bool):
             raise EncoderError(f"shared_heads is {self.shared_heads!r}, wanted true or false")
         if isinstance(self.top, bool) or not isinstance(self.top, int) or not 1 <= self.top <= MAX_TOP:

@@ -45,7 +45,8 @@ def content_ids(tokenizer_json: str, vocab_size: int, *, source: str = "tokenize
 def gram_numbers(ids: Int64, is_content: NDArray[np.bool_], orders: Sequence[int]) -> Int64:
     """Return the n-gram that begins at each position, int64 (len(orders), …, T); −1 where there is none.
 
-    A unigram is its token id, a bigram `V + V·first + second` for a vocabulary of V tokens: exact and distinct.
+    A unigram is its token id, a bigram `V + V·first + second`, a trigram `V + V² + V²·first + V·second + third` for a
+    vocabulary of V tokens: exact and distinct.
 
     Args:
         ids: int64 (…, T), token ids; padding must be a token without content.
@@ -54,22 +55,30 @@ def gram_numbers(ids: Int64, is_content: NDArray[np.bool_], orders: Sequence[int
     """
     V = len(is_content)
     counts = is_content[ids]  # (…, T)
+    T = ids.shape[-1]
     grams = np.full((len(orders), *ids.shape), NO_GRAM, dtype=np.int64)
     for k, order in enumerate(orders):
-        if order == 1:
-            grams[k] = np.where(counts, ids, NO_GRAM)
-        else:
-            both = counts[..., :-1] & counts[..., 1:]
-            grams[k, ..., :-1] = np.where(both, V + V * ids[..., :-1] + ids[..., 1:], NO_GRAM)
+        n = max(0, T - order + 1)  # positions that have tokens enough after them
+        whole = np.ones((*ids.shape[:-1], n), dtype=np.bool_)
+        number = np.zeros((*ids.shape[:-1], n), dtype=np.int64)
+        for place in range(order):
+            whole &= counts[..., place : place + n]
+            number = number * V + ids[..., place : place + n]
+        shorter = sum(V**length for length in range(1, order))
+        grams[k, ..., :n] = np.where(whole, shorter + number, NO_GRAM)
     return grams
 
 
 def stored_grams(grams: Int64, vocab_size: int) -> NDArray[np.uint32]:
-    """Return n-grams (≥ 0) as they are stored: themselves up to 65,535 tokens of vocabulary, else bigrams hashed."""
+    """Return n-grams (≥ 0) as they are stored: themselves where numbers of 32 bits suffice, else hashed.
+
+    Trigrams are hashed; bigrams only with more than 65,535 tokens of vocabulary.
+    """
     V = vocab_size
-    if V * (V + 1) <= _UINT32_VALUES:
+    exact = V * (V + 1) if V * (V + 1) <= _UINT32_VALUES else V
+    if not (grams >= exact).any():
         return grams.astype(np.uint32)
-    # Fibonacci hashing into the numbers that unigrams leave free.
+    # Fibonacci hashing into the numbers that the shorter ones leave free.
     hashed = (grams.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
-    room = np.uint64(_UINT32_VALUES - V)
-    return np.where(grams < V, grams.astype(np.uint64), np.uint64(V) + hashed % room).astype(np.uint32)
+    room = np.uint64(_UINT32_VALUES - exact)
+    return np.where(grams < exact, grams.astype(np.uint64), np.uint64(exact) + hashed % room).astype(np.uint32)

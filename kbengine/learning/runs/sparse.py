@@ -55,7 +55,7 @@ class SparseModelOptions:
 
     Attributes:
         init: Name or directory of the phrase encoder that the heads are trained on.
-        orders: Lengths of n-grams: 1, 2 or both.
+        orders: Lengths of n-grams: some of 1, 2 and 3.
         shared_heads: Whether queries go through the passages' own heads.
         head_size: Dimensions that the heads project states to.
         top: N-grams kept of each stored token and side.

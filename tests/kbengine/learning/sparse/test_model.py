@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 
@@ -34,12 +35,11 @@ def heads(**changed) -> SparseHeads:
 def explicit_features(ids: torch.Tensor, order: int) -> torch.Tensor:
     """Return F of one text, (T, |F|): one row a position, a one at the number of its n-gram."""
     T = len(ids)
-    size = V if order == 1 else V * V
-    F = torch.zeros(T, size, dtype=torch.float64)
+    F = torch.zeros(T, V**order, dtype=torch.float64)
     for n in range(T):
         gram = ids[n : n + order].tolist()
         if len(gram) == order and all(IS_CONTENT[each] for each in gram):
-            F[n, gram[0] if order == 1 else gram[0] * V + gram[1]] = 1
+            F[n, functools.reduce(lambda number, each: number * V + each, gram)] = 1
     return F
 
 
@@ -63,10 +63,10 @@ def explicit_scores(model: SparseHeads, states, ids, query_states, query_ids) ->
     return found
 
 
-@pytest.mark.parametrize("orders", [(1,), (2,), (1, 2)])
+@pytest.mark.parametrize("orders", [(1,), (2,), (1, 2), (1, 2, 3)])
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_kernel_gives_what_explicit_vocabulary_vectors_give(orders, shared) -> None:
-    """Eq. 2 equals Eq. 1 multiplied out, for unigrams, bigrams and both, start and end."""
+    """Eq. 2 equals Eq. 1 multiplied out, for n-grams of every length, start and end."""
     model = heads(orders=orders, shared_heads=shared)
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(2, 6, (3, 14), generator=generator)
@@ -153,6 +153,24 @@ def test_n_grams_are_exact_and_masked() -> None:
     assert match[0].sum(dim=0).tolist() == [0, 2]
 
 
+def test_trigrams_are_told_from_shorter_n_grams() -> None:
+    """Three tokens that count, in a row; stored, they are hashed away from the exact numbers of the others."""
+    ids = np.array([[5, 6, 5, 2, 6, 5], [5, 6, 5, 6, 5, 0]])
+
+    _, pairs, triples = gram_numbers(ids, IS_CONTENT, (1, 2, 3))
+
+    first, second = V + V * V + V * V * 5 + V * 6 + 5, V + V * V + V * V * 6 + V * 5 + 6
+    no = NO_GRAM
+    assert triples.tolist() == [[first, no, no, no, no, no], [first, second, first, no, no, no]]
+    assert gram_numbers(ids[:, :2], IS_CONTENT, (3,)).tolist() == [[[no, no], [no, no]]]
+    words = 30_522
+    shorter = np.array([words - 1, words + words * 5 + 6])
+    stored = stored_grams(np.concatenate([shorter, words + words**2 + np.arange(1_000)]), words)
+    assert stored[:2].tolist() == shorter.tolist() and stored[2:].min() >= words + words**2
+    assert len(np.unique(stored)) == 1_002
+    assert set(pairs[pairs >= 0]).isdisjoint(triples[triples >= 0])
+
+
 def test_stored_numbers_are_exact_for_usual_vocabularies_and_hashed_beyond() -> None:
     """Up to 65,535 tokens of vocabulary nothing collides; beyond, unigrams keep their numbers and bigrams theirs."""
     largest = 65_535
@@ -187,7 +205,7 @@ def test_only_words_count() -> None:
         {"hidden_size": 0},
         {"head_size": 0},
         {"head_size": True},
-        {"orders": (3,)},
+        {"orders": (4,)},
         {"orders": ()},
         {"orders": (2, 1)},
         {"top": 0},
