@@ -20,7 +20,7 @@ from typing import Any
 
 from adapters.kilt.standard_error import clustered_standard_error
 from adapters.profiles.profiler import ProfileOptions, Profiler
-from adapters.profiles.value_model import ValueModel, value_model
+from adapters.profiles.value_model import FEATURES, ValueModel, value_model
 from adapters.tasks.answerer import Answerer
 from adapters.tasks.values import values_of
 from adapters.tasks.wording import has_one_value
@@ -78,7 +78,9 @@ def candidates(knowledge_base: KnowledgeBase, entities: Sequence[GoldEntity], ke
             found.append(Candidate(**{**record, "features": tuple(record["features"])}))
     done = {each.page for each in found}
     entities = [each for each in entities if each.page not in done]
-    profiler = Profiler(knowledge_base.reader, Answerer(knowledge_base).answer)
+    # Only what speaks for the answers is wanted here, so the model may be one that is still to be fitted.
+    none = ValueModel((0.0,) * len(FEATURES), 0.0)
+    profiler = Profiler(knowledge_base.reader, Answerer(knowledge_base).answer, model=none)
     with progress_for_terminal() as sink, kept.open("a", encoding="utf-8") as lines:
         stages = Stages(sink)
         for i, entity in enumerate(entities):

@@ -70,8 +70,8 @@ def main() -> None:
     record = {
         "coefficients": {name: round(float(each), 3) for name, each in zip(FEATURES, coefficients, strict=True)},
         "intercept": round(intercept, 3),
-        "fitted_on": f"{len(found)} answers about {len(chosen)} subjects of DocRED's training rows, "
-        f"{int(is_right.sum())} of them right",
+        "fitted_on": f"{len(found)} answers about {len({each.page for each in found})} subjects of DocRED's training "
+        f"rows, {int(is_right.sum())} of them right",
     }
     TARGET.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(record, indent=1))

@@ -71,13 +71,14 @@ class Asked:
 
     Attributes:
         slot: What was asked.
-        usual: Log odds that such an entity has the relation, minus those of its most usual one; 0 for a relation that
-            no table knows.
+        usual: Log odds that such an entity has the relation; of one that no table knows those of the most usual one.
+        behind: How much less these are than those of its most usual relation.
         answer: What came back.
     """
 
     slot: Slot
     usual: float
+    behind: float
     answer: TaskAnswer
 
 
@@ -141,12 +142,15 @@ class Profiler:
         odds = dict(table.most_usual(lead, len(table.relations)))
         most = max(odds.values())
         if options.relations is None:
-            wanted = [(each, z - most) for each, z in list(odds.items())[: options.n_relations]]
+            wanted = list(odds.items())[: options.n_relations]
         else:
-            wanted = [(each, odds.get(_id_of(each), most) - most) for each in dict.fromkeys(options.relations)]
+            wanted = [(each, odds.get(_id_of(each), most)) for each in dict.fromkeys(options.relations)]
         slots = [Slot(document.title or document.doc_id, relation) for relation, _ in wanted]
         answers = self._ask(slots, AnswerOptions(k=ANSWERS, threshold=None, where=options.where))
-        return [Asked(slot, usual, each) for slot, (_, usual), each in zip(slots, wanted, answers, strict=True)]
+        return [
+            Asked(slot, usual, most - usual, each)
+            for slot, (_, usual), each in zip(slots, wanted, answers, strict=True)
+        ]
 
     def weigh(self, document: DocumentRecord, asked: Asked) -> list[tuple[Answer, tuple[float, ...] | None]]:
         """Return the answers to one relation with what speaks for each; None where there are no probabilities.
@@ -163,6 +167,7 @@ class Profiler:
                     each.probability,
                     asked.answer.answerable,
                     asked.usual,
+                    behind=asked.behind,
                     is_own=each.document.doc_id == document.doc_id,
                     is_first=each.rank == 1,
                 ),

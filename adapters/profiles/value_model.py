@@ -15,9 +15,10 @@ from importlib.resources import files
 
 SHIPPED = "value_model.json"
 """In this package: coefficients fitted by `recipes.profile_values`, with a note of what they were fitted on."""
-FEATURES = ("log_odds", "answerable", "usual", "is_own", "is_first")
-"""The answer's own log odds; those that the slot has an answer; those of the relation for the kind, beside its
-most usual one; whether the best place is in the entity's own document; whether it is the slot's best answer."""
+FEATURES = ("log_odds", "answerable", "usual", "behind", "is_own", "is_first")
+"""The answer's own log odds; those that the slot has an answer; those of the relation for the kind; how far these are
+behind those of its most usual relation; whether the best place is in the entity's own document; whether it is the
+slot's best answer."""
 _MOST = 6.0
 
 
@@ -35,19 +36,21 @@ class ValueModel:
 
 
 def features_of(
-    probability: float, answerable: float | None, usual: float, *, is_own: bool, is_first: bool
+    probability: float, answerable: float | None, usual: float, *, behind: float, is_own: bool, is_first: bool
 ) -> tuple[float, ...]:
     """Return the features of one answer to a slot, in the order of `FEATURES`.
 
     Args:
         probability: of the answer.
         answerable: that the knowledge base holds an answer to the slot; None where that is not known.
-        usual: log odds that such an entity has the relation, minus those of its most usual one.
+        usual: log odds that such an entity has the relation.
+        behind: how much less these are than those of its most usual relation, 0 or more.
         is_own: whether the answer's best place is in the entity's own document.
         is_first: whether it is the slot's best answer.
     """
     whether = 0.0 if answerable is None else _log_odds(answerable)
-    return _log_odds(probability), whether, max(-_MOST, min(_MOST, usual)), float(is_own), float(is_first)
+    usual = max(-_MOST, min(_MOST, usual))
+    return _log_odds(probability), whether, usual, min(behind, _MOST), float(is_own), float(is_first)
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from web.page.passages import Piece, pieces, sentence_pieces
 
 if TYPE_CHECKING:
     from adapters.tasks.answers import Answer, Evidence, TaskAnswer
+    from kbengine.search.results import PassageRef
 
 PART_NAMES = {
     "start": "how well the phrase's first word fits the query",
@@ -59,7 +60,7 @@ class Place:
 
     def address_from(self, back: str | None) -> str:
         """Return the address of its document, which then leads back to the search."""
-        return document_address(self.doc_id, self.paragraph, back=back)
+        return _marked(self.doc_id, self.paragraph, self.start, self.end, back)
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,18 @@ def document_address(doc_id: str, paragraph: int | None = None, *, back: str | N
     """Return the address of the document's own page, at one of its paragraphs, with a way back to a search."""
     parameters = {"id": doc_id} | ({} if back is None else {"back": back})
     return f"/document?{urlencode(parameters)}" + ("" if paragraph is None else f"#p{paragraph}")
+
+
+def marked_address(doc_id: str, passage: PassageRef, span: Span, *, back: str | None = None) -> str:
+    """Return the address of the document's own page with these characters of a passage marked."""
+    return _marked(doc_id, passage.ordinal, passage.char_offset + span.start, passage.char_offset + span.end, back)
+
+
+def _marked(doc_id: str, paragraph: int, start: int, end: int, back: str | None) -> str:
+    if start >= end:
+        return document_address(doc_id, paragraph, back=back)
+    parameters = {"id": doc_id, "mark": f"{paragraph}:{start}-{end}"} | ({} if back is None else {"back": back})
+    return f"/document?{urlencode(parameters, safe=':')}#mark"
 
 
 def _card(answer: Answer, top: float, generation: int, kb_name: str) -> AnswerCard:

@@ -14,7 +14,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException
 from kbengine.version import __version__
 from storage.errors import KBError
 from web.error_handlers import cut_body
-from web.page import annotating, comparing, documents, filling, jobs, judging, naming, searching, state
+from web.page import annotating, comparing, documents, entities, filling, jobs, judging, naming, searching, state
 from web.page.page_state import PAGE_STATE, PageState, current_page_state
 from web.page.problems import http_problem, kb_problem, unexpected_problem, unknown_address
 from web.service import current_service
@@ -27,6 +27,7 @@ page.add_url_rule("/feedback", "judge", judging.judge, methods=["POST"])
 page.add_url_rule("/compare", "compare", comparing.compare)
 page.add_url_rule("/annotate", "annotate", annotating.annotate)
 page.add_url_rule("/annotate", "annotate_text", annotating.annotate_text, methods=["POST"])
+page.add_url_rule("/entity", "entity", entities.entity)
 page.add_url_rule("/documents", "documents", documents.documents)
 page.add_url_rule("/documents", "add_documents", documents.add, methods=["POST"])
 page.add_url_rule("/document", "document", documents.document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from kbengine.corpus.document import CorpusDocument
 from kbengine.errors import CorpusError, UnknownDocumentError
+from kbengine.span import Span
 from storage.alias_records import MAX_ALIAS_CHARS
 from storage.errors import InvalidOptionError, UsageError
 from storage.field_rows import shown_fields
@@ -21,6 +23,7 @@ from web.listing import Page, document_copy, list_documents, stored_document
 from web.page.answer_view import document_address, safe_source
 from web.page.naming import other_names
 from web.page.page_state import Deleted, current_page_state
+from web.page.passages import Piece, pieces
 from web.page.problems import problem_of
 from web.page.search_form import SearchForm
 from web.page.uploads import ACCEPTED, pasted_document, uploaded_documents
@@ -30,10 +33,11 @@ from web.submitting import CHUNK_BYTES, file_name, new_job_folder, receive, subm
 if TYPE_CHECKING:
     from werkzeug.datastructures import FileStorage
 
-    from storage.records import DocumentRecord
+    from storage.records import DocumentRecord, PassageRecord
     from web.engine import Engine
     from web.jobs.job import Job
 
+_MARK = re.compile(r"(\d{1,9}):(\d{1,9})-(\d{1,9})", re.ASCII)
 LISTED = 25
 """Documents on one page of the listing."""
 
@@ -77,10 +81,11 @@ def document() -> Response:
     kb = current_service().engine.knowledge_base
     stored = stored_document(kb, request.args.get("id", ""))
     added = request.args.get("added", "")
+    mark = _mark(request.args.get("mark", ""))
     values = {
         "section": "page.documents",
         "document": stored.record,
-        "passages": stored.passages,
+        "passages": [(each, _marked(each, mark)) for each in stored.passages],
         "source": safe_source(stored.record.url),
         "fields": shown_fields(stored.record.meta),
         "names": other_names(kb, stored.record.doc_id),
@@ -188,6 +193,25 @@ def _is_taken(engine: Engine, doc_id: str) -> bool:
 
 def _ask_about(title: str) -> str:
     return replace(SearchForm(), q=f"What is {title.strip()}?").address("/") if title.strip() else "/"
+
+
+def _mark(text: str) -> tuple[int, Span] | None:
+    """Return the paragraph and the characters of it that an address wants marked; None for anything else."""
+    found = _MARK.fullmatch(text)
+    if found is None:
+        return None
+    paragraph, start, end = map(int, found.groups())
+    return (paragraph, Span(start, end)) if start < end else None
+
+
+def _marked(passage: PassageRecord, mark: tuple[int, Span] | None) -> tuple[Piece, ...]:
+    """Return the passage's text in pieces, marked where it holds what is to be marked."""
+    if mark is None or mark[0] != passage.ordinal:
+        return (Piece(passage.text, "around"),)
+    start, end = mark[1].start - passage.char_offset, mark[1].end - passage.char_offset
+    if end <= 0 or start >= len(passage.text):
+        return (Piece(passage.text, "around"),)
+    return tuple(each for each in pieces(passage.text, mark=Span(max(start, 0), end)) if each.text)
 
 
 def _back(address: str) -> str | None:

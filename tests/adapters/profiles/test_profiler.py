@@ -24,7 +24,7 @@ from storage.writer import KBWriter
 from tests.storage.small_world import make_document, make_settings
 
 ANN = "Ann Lee was a Ruritanian painter. She was born in Ulm in 1950, some say 1951."
-PLAIN = ValueModel((1.0, 0.0, 0.0, 0.0, 0.0), 0.0)
+PLAIN = ValueModel((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0)
 """The answer's own probability."""
 
 
@@ -209,7 +209,8 @@ def test_a_blank_name_is_refused(reader) -> None:
 def test_how_probable_a_value_is_follows_from_the_answer_and_how_usual_the_relation_is() -> None:
     """The model that ships counts both for the value."""
     model = value_model()
-    base = features_of(0.5, 0.5, -3.0, is_own=True, is_first=True)
+    base = features_of(0.5, 0.5, -3.0, behind=1.0, is_own=True, is_first=True)
+    surer = features_of(0.9, 0.5, -3.0, behind=1.0, is_own=True, is_first=True)
+    usual = features_of(0.5, 0.5, 0.0, behind=0.0, is_own=True, is_first=True)
     assert len(base) == len(FEATURES)
-    assert model.probability(features_of(0.9, 0.5, -3.0, is_own=True, is_first=True)) > model.probability(base)
-    assert model.probability(features_of(0.5, 0.5, 0.0, is_own=True, is_first=True)) > model.probability(base)
+    assert model.probability(surer) > model.probability(base) < model.probability(usual)

@@ -144,4 +144,5 @@ def test_a_title_without_text_is_shown_by_its_id():
     place = evidence(document=DocumentRef("id-1", "", None))
     card = answer_list(task_answer(Question("q"), answer("x", place)), kb_name="kb").cards[0]
 
-    assert card.best.address_from(None) == "/document?id=id-1#p2"
+    start, end = card.best.start, card.best.end
+    assert card.best.address_from(None) == f"/document?id=id-1&mark=2:{start}-{end}#mark"
