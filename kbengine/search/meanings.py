@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,8 +32,11 @@ LEAST_SHARE = 1e-12
 """At this share of a name's meanings nothing is left of its score, so a tenth of the meanings costs a twelfth: with
 usual weights 2.5 units of score, which the text around a mention easily outweighs."""
 BARE_IN_TEXT = 0.03
-"""What a name in running text counts that documents have with a qualifier only: that they need one says that the name
-alone mostly means something else ("New York (state)", "American (word)")."""
+"""What a name in running text counts that documents have with a qualifier in brackets only: that they need one says
+that the name alone mostly means something else ("New York (state)", "American (word)")."""
+PLACE_IN_TEXT = 0.2
+"""Likewise with a qualifier after a comma ("Washington, D.C."): so are places written in full, and called by the name
+alone; a little, since they may have it from a person."""
 COMMON_WORD_SCORE = 0.05
 """What a lower-case word counts that the document it may name writes with a capital letter: "reading" is rarely the
 town."""
@@ -46,11 +49,15 @@ OWN_PASSAGES = 4
 
 @dataclass(frozen=True)
 class _Claim:
-    """How strongly a document claims a name, how well the spelling fits, and whether it has the name unqualified."""
+    """How strongly a document claims a name, how well the spelling fits, and how it has the name.
+
+    It has it unqualified (`is_whole`), or with a qualifier after a comma (`is_place`), or with one in brackets.
+    """
 
     share: float
     form: float
     is_whole: bool
+    is_place: bool = False
 
 
 def meanings_of(
@@ -83,14 +90,17 @@ def meanings_of(
         is_whole = match.sources != ("title",) or spelling(titles.get(match.document_id, "")) == match.alias
         known = claims.get(match.document_id, _Claim(0.0, 0.0, False))
         form = max(known.form, FORM_SCORES[match.form])
-        claims[match.document_id] = _Claim(known.share + match.prior, form, known.is_whole or is_whole)
+        claims[match.document_id] = replace(
+            known, share=known.share + match.prior, form=form, is_whole=known.is_whole or is_whole
+        )
     is_known = any(claim.is_whole for claim in claims.values())
     total = max(1.0, sum(claim.share for claim in claims.values()))
     scores = {}
     for document_id, claim in claims.items():
         score = claim.form * (1 - math.log(claim.share / total) / math.log(LEAST_SHARE))
         if score > 0:
-            scores[document_id] = score if is_known or not in_text else score * BARE_IN_TEXT
+            bare = PLACE_IN_TEXT if claim.is_place else BARE_IN_TEXT
+            scores[document_id] = score if is_known or not in_text else score * bare
     if not in_text or len(name.split()) != 1:
         return scores
     if name.islower():
@@ -120,10 +130,11 @@ def _titled(reader: KBReader, snapshot: Snapshot, name: str) -> dict[int, _Claim
         if name_term(spellings[0]) == term:
             whole[document_id] = _Claim(1.0, FORM_SCORES[matching_form(name, spellings[0])], True)
         else:
-            bare[document_id] = _Claim(1.0, FORM_SCORES[matching_form(name, spellings[-1])], False)
+            is_place = not title.rstrip().endswith(")")
+            bare[document_id] = _Claim(1.0, FORM_SCORES[matching_form(name, spellings[-1])], False, is_place)
     exact = [claim for claim in whole.values() if claim.form > FORM_SCORES[None]]
     shared = BARE_SHARE if exact else 1 / max(1, len(bare))
-    return whole | {document_id: _Claim(shared, claim.form, False) for document_id, claim in bare.items()}
+    return whole | {document_id: replace(claim, share=shared) for document_id, claim in bare.items()}
 
 
 def _writing_it_small(reader: KBReader, snapshot: Snapshot, document_ids: Sequence[int], name: str) -> set[int]:

@@ -11,6 +11,7 @@ from kbengine.search.meanings import (
     COMMON_MEANING_SCORE,
     COMMON_WORD_SCORE,
     FORM_SCORES,
+    PLACE_IN_TEXT,
     meanings_of,
 )
 from kbengine.search.name_signal import begins_sentence
@@ -55,6 +56,8 @@ DOCUMENTS = {
     "planet": ("Mercury (planet)", "Mercury is near the Sun."),
     "lincoln": ("Lincoln", "Lincoln was a president."),
     "nebraska": ("Lincoln, Nebraska", "Lincoln is a capital."),
+    "washington": ("Washington, D.C.", "Washington is a capital, too."),
+    "state": ("Washington (state)", "Washington is a state."),
     "acdc": ("AC/DC", "A band of five."),
     "c": ("C", "A language."),
     "cplusplus": ("C++", "Another language."),
@@ -152,6 +155,15 @@ def test_a_qualifier_says_that_the_name_alone_mostly_means_something_else(small)
 
     assert in_text == pytest.approx({doc_id: BARE_IN_TEXT * score for doc_id, score in asked.items()})
     assert meanings(small, "Lincoln") == meanings(small, "Lincoln", in_text=False)
+
+
+def test_a_qualifier_after_a_comma_is_the_place_written_in_full(small):
+    """The name alone is what such a place is called; one in brackets tells meanings apart."""
+    asked, in_text = meanings(small, "Washington", in_text=False), meanings(small, "Washington")
+
+    assert in_text == pytest.approx(
+        {"washington": PLACE_IN_TEXT * asked["washington"], "state": BARE_IN_TEXT * asked["state"]}
+    )
 
 
 def test_a_name_that_differs_in_signs_alone_counts_less(small):
