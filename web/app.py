@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from apiflask import APIBlueprint, APIFlask
@@ -25,18 +26,29 @@ from web.places import Places
 from web.request_context import begin_request, current_request
 from web.request_log import make_log
 from web.result_cache import ResultCache
-from web.service import Service, current_service
+from web.service import Service, StopFlag, current_service
 from web.settings import ServiceSettings
 from web.works.kinds import works_of
 
 
-def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO | None = None) -> APIFlask:
+def create_app(
+    settings: ServiceSettings,
+    engine: Engine,
+    *,
+    log_stream: TextIO | None = None,
+    name: str = "",
+    served: Sequence[str] = (),
+    stopping: StopFlag | None = None,
+) -> APIFlask:
     """Return the app: the JSON API under /v1, the page under /, health and metrics.
 
     Args:
         settings: what the operator chose.
         engine: what is served; the app uses it, who made it closes it.
         log_stream: where the log goes, by default standard error.
+        name: of the knowledge base, where the process serves several.
+        served: the names of all that it serves.
+        stopping: is set when the process was told to stop; several apps share one.
     """
     app = APIFlask(
         "web",
@@ -67,6 +79,9 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
         log=log,
         cache=ResultCache(settings.cache_entries),
         jobs=jobs,
+        name=name,
+        served=tuple(served),
+        stopping=stopping or StopFlag(),
         bulk=Places(settings.bulk_limit, "batches and KILT files"),
     )
     app.extensions["kbengine"] = service
@@ -81,7 +96,7 @@ def create_app(settings: ServiceSettings, engine: Engine, *, log_stream: TextIO 
     app.register_blueprint(page)
     app.register_blueprint(json_answers)
     _allow_origins(app, settings)
-    describe_api(app)
+    describe_api(app, f"/kb/{name}" if name and name != served[0] else "/")
     return app
 
 
@@ -150,6 +165,8 @@ def _finish(response: Response) -> Response:
         seconds = time.perf_counter() - context.began
         service.metrics.request_done(route, method, status, seconds)
         facts = {"key": context.key.id} if context.key is not None else {}
+        if service.name:
+            facts["kb"] = service.name
         if context.trace is not None:
             facts["traceparent"] = context.trace
         service.log.info(

@@ -30,7 +30,14 @@ _key_file_option = option(
 
 
 @click.command()
-@kb_option
+@option(
+    "--kb kbs",
+    Path,
+    "Serve this directory, or one under a name: NAME=PATH (KBENGINE_KB).",
+    required=True,
+    multiple=True,
+    envvar="KBENGINE_KB",
+)
 @option("--host", str, "Listen on this address; beyond loopback keys are needed.", default="127.0.0.1")
 @option("--port", int, "Listen on this port; 0 takes a free one.", default=8080)
 @option("--threads", int, "Handle so many requests at once.", default=64)
@@ -49,19 +56,24 @@ _key_file_option = option(
 @_key_file_option
 @option("--cors-origin cors_origins", str, "Let pages of this origin call the API; by default none.", multiple=True)
 @option("--allow-host allowed_hosts", str, "Answer for this name without keys; by default localhost.", multiple=True)
-def serve(kb: Path, **chosen: Any) -> None:
-    """Serve a knowledge base: JSON API, web page, metrics. SIGTERM answers what was accepted, then stops.
+def serve(kbs: tuple[Path, ...], **chosen: Any) -> None:
+    """Serve knowledge bases: JSON API, web page, metrics. SIGTERM answers what was accepted, then stops.
+
+    Of several each has its name in addresses, /v1/kb/NAME/… and /kb/NAME/, and keys of its own; addresses without a
+    name are those of the first.
 
     \b
     Examples:
       kbengine serve --kb my-kb
+      kbengine serve --kb news=kbs/today --kb films=kbs/films
       kbengine key create laptop --scope write --kb my-kb && kbengine serve --kb my-kb --host 0.0.0.0
     """
     with _ended_by_sigterm():
+        from web.knowledge_bases import named_paths
         from web.server import serve as serve_kb
         from web.settings import ServiceSettings
 
-        serve_kb(kb, ServiceSettings(**chosen))
+        serve_kb(named_paths([str(kb) for kb in kbs]), ServiceSettings(**chosen))
 
 
 @contextlib.contextmanager

@@ -59,8 +59,8 @@ _JOB = {"schema": {"$ref": f"{_REF}JobBody"}}
 _PROBLEM_REF = {"$ref": f"{_REF}ProblemBody"}
 
 
-def describe_api(app: APIFlask) -> None:
-    """Have the app give out its OpenAPI document at /openapi.json."""
+def describe_api(app: APIFlask, server: str = "/") -> None:
+    """Have the app give out its OpenAPI document at /openapi.json, for the service at an address of this server."""
     app.config["AUTO_VALIDATION_ERROR_RESPONSE"] = False
     app.config["AUTO_404_RESPONSE"] = False
     app.config["AUTO_AUTH_ERROR_RESPONSE"] = False
@@ -68,7 +68,7 @@ def describe_api(app: APIFlask) -> None:
     app.config["AUTO_SERVERS"] = False
     app.config["DESCRIPTION"] = DESCRIPTION
     app.config["LICENSE"] = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
-    app.config["SERVERS"] = [{"url": "/"}]
+    app.config["SERVERS"] = [{"url": server}]
     app.config["SECURITY_SCHEMES"] = {
         "ApiKey": {"type": "http", "scheme": "bearer", "bearerFormat": "kbe_<id>_<secret>"}
     }

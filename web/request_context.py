@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from web.keys import ApiKey
 
 API_ROOT = "kbengine.api_root"
+PAGES_ROOT = "kbengine.pages_root"
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -58,6 +59,11 @@ def current_request() -> RequestContext:
         return begin_request()
     assert isinstance(context, RequestContext)
     return context
+
+
+def page_root() -> str:
+    """Return what stands before the page's addresses: empty, or `/kb/NAME` where several are served."""
+    return request.script_root if has_request_context() else ""
 
 
 def api_root() -> str:

@@ -7,6 +7,8 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +18,9 @@ from kbengine.errors import InvalidOptionError, KBError
 from web.batching import BatchingOptions
 from web.engine import Engine, EngineOptions
 from web.keys import SCOPES, key_file
+from web.knowledge_bases import KnowledgeBases, NamedPath
 from web.request_log import ServerLogger, make_log, set_up_library_logs
+from web.service import StopFlag
 from web.settings import ServiceSettings
 from web.worker import EngineWorker, OneWorkerArbiter
 
@@ -32,8 +36,8 @@ _LOAD_FAILED = (OneWorkerArbiter.WORKER_BOOT_ERROR, OneWorkerArbiter.APP_LOAD_ER
 _SHARED_MEMORY = Path("/dev/shm")
 
 
-def serve(kb: Path, settings: ServiceSettings) -> None:
-    """Serve the knowledge base until SIGTERM or Ctrl-C; returns only by SystemExit, with 0 after a clean stop.
+def serve(kbs: Sequence[NamedPath], settings: ServiceSettings) -> None:
+    """Serve knowledge bases until SIGTERM or Ctrl-C; returns only by SystemExit, with 0 after a clean stop.
 
     Raises:
         InvalidOptionError: the address cannot be bound, or is not loopback and there is no API key.
@@ -41,10 +45,16 @@ def serve(kb: Path, settings: ServiceSettings) -> None:
     """
     from storage.reader import KBReader
 
-    KBReader.open(kb).close()  # what is wrong with it is told here rather than by a worker that does not start
-    check_keys(kb, settings)
+    if len(kbs) > 1 and settings.key_file is not None:
+        raise InvalidOptionError(
+            "--key-file holds the keys of one knowledge base, and there are several; leave it out: each has its own in "
+            "its directory"
+        )
+    for kb in kbs:
+        KBReader.open(kb.path).close()  # what is wrong with it is told here rather than by a worker that does not start
+        check_keys(kb.path, settings)
     with listening_socket(settings) as listener:
-        application = _Application(kb, settings, listener)
+        application = _Application(kbs, settings, listener)
     arbiter_pid = os.getpid()
     try:
         OneWorkerArbiter(application).run()
@@ -130,12 +140,12 @@ def address(settings: ServiceSettings, port: int) -> str:
 class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """gunicorn's view of the service."""
 
-    def __init__(self, kb: Path, settings: ServiceSettings, listener: socket.socket) -> None:
-        self._kb = kb
+    def __init__(self, kbs: Sequence[NamedPath], settings: ServiceSettings, listener: socket.socket) -> None:
+        self._kbs = kbs
         self._settings = settings
         self._port = listener.getsockname()[1]
         self._fd = listener.detach()
-        self._engine: Engine | None = None
+        self._engines: list[Engine] = []
         super().__init__(prog="kbengine serve")
 
     def load_config(self) -> None:
@@ -164,29 +174,37 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         for name, value in chosen.items():
             self.cfg.set(name, value)
 
-    def load(self) -> Flask:
-        """Return the app with its engine; called in the worker, after the fork."""
+    def load(self) -> Flask | KnowledgeBases:
+        """Return the app of each knowledge base, with its engine; called in the worker, after the fork."""
         from web.app import create_app
 
-        settings = self._settings
+        # The threads are shared: a full queue of each must leave some for everything else.
+        settings = replace(self._settings, queue_size=max(1, self._settings.queue_limit // len(self._kbs)))
         set_up_library_logs()
         try:
             batching = BatchingOptions(
                 settings.max_batch, settings.max_wait_ms, settings.queue_limit, settings.dispatcher_count
             )
-            self._engine = Engine.open(self._kb, EngineOptions(batching, reader=settings.reader))
-            app = create_app(settings, self._engine)
-            app.extensions["kbengine"].jobs.start()  # those that an earlier process left
-            return app
+            names = [kb.name for kb in self._kbs] if len(self._kbs) > 1 else []
+            apps, stopping = {}, StopFlag()
+            for kb in self._kbs:
+                engine = Engine.open(kb.path, EngineOptions(batching, reader=settings.reader))
+                self._engines.append(engine)
+                app = create_app(settings, engine, name=kb.name if names else "", served=names, stopping=stopping)
+                app.extensions["kbengine"].jobs.start()  # those that an earlier process left
+                apps[kb.name] = app
+            return KnowledgeBases(apps) if names else app
         except (KBError, OSError) as error:
             print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201  # the command's own last words
             raise SystemExit(OneWorkerArbiter.APP_LOAD_ERROR) from None
 
     def _announce(self, _worker: Any) -> None:
         url = address(self._settings, self._port)
-        make_log().info("serving", url=url, api=f"{url}/v1", openapi=f"{url}/openapi.json", kb=str(self._kb))
+        paths = {kb.name: str(kb.path) for kb in self._kbs}
+        kb = str(self._kbs[0].path) if len(paths) == 1 else paths
+        make_log().info("serving", url=url, api=f"{url}/v1", openapi=f"{url}/openapi.json", kb=kb)
 
     def close_engine(self) -> None:
         """Finish what the engine accepted and give its files back."""
-        if self._engine is not None:
-            self._engine.close()
+        for engine in self._engines:
+            engine.close()

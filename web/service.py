@@ -56,7 +56,11 @@ class StopFlag:
 
 @dataclass(frozen=True)
 class Service:
-    """The parts that views use; `current_service()` returns it inside a request."""
+    """The parts that views use; `current_service()` returns it inside a request.
+
+    Its `name` is that of the knowledge base among those that are `served` by the process, empty where it is the only
+    one; `beside` has the others, where it speaks for the process.
+    """
 
     settings: ServiceSettings
     engine: Engine
@@ -65,6 +69,9 @@ class Service:
     log: FilteringBoundLogger
     cache: ResultCache
     jobs: JobRunner
+    name: str = ""
+    served: tuple[str, ...] = ()
+    beside: list[Service] = field(default_factory=list)
     stopping: StopFlag = field(default_factory=StopFlag)
     bulk: Places = field(default_factory=lambda: Places(8, "batches and KILT files"))
     probe: dict[str, tuple[float, str]] = field(default_factory=dict)

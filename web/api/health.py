@@ -50,10 +50,14 @@ def livez() -> Response:
 def readyz() -> Response:
     """Tell whether queries will be answered.
 
-    Not while it is shutting down, nor when the newest commit cannot be opened or a query of its own fails.
+    Not while it is shutting down, nor when the newest commit cannot be opened or a query of its own fails; of several
+    knowledge bases all have to answer.
     """
-    checks = _checks(current_service())
-    ready = all(checks[name] == "ok" for name in ("stopping", "knowledge_base", "query"))
+    service = current_service()
+    checks = _checks(service)
+    if service.beside:
+        checks["others"] = "ok" if all(_are_ready(_checks(other)) for other in service.beside) else "not_ready"
+    ready = _are_ready(checks)
     return json_response({"status": "ready" if ready else "not_ready", "checks": checks}, 200 if ready else 503)
 
 
@@ -74,6 +78,10 @@ def problem(code: str) -> Response:
     if meaning is None:
         abort(404)
     return json_response(meaning)
+
+
+def _are_ready(checks: dict[str, str]) -> bool:
+    return all(checks.get(name, "ok") == "ok" for name in ("stopping", "knowledge_base", "query", "others"))
 
 
 def _checks(service: Service) -> dict[str, str]:

@@ -25,10 +25,15 @@ def get_kb() -> Response:
 
     Counts, sizes, settings, the last commits and the last verification.
     """
-    engine = current_service().engine
+    service = current_service()
+    engine = service.engine
     facts = kb_facts(engine.info())
     del facts["path"]  # the operator's business
-    return json_response({**facts, "verify": verify_json(engine.verification.state)})
+    name = service.name or engine.knowledge_base.path.name
+    served = service.served if service.served and not service.settings.needs_key else (name,)
+    return json_response(
+        {"name": name, "served": list(served), **facts, "verify": verify_json(engine.verification.state)}
+    )
 
 
 @kb.post("/kb:verify")

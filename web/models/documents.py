@@ -170,6 +170,10 @@ class CommitEntry(Body):
 class KnowledgeBaseBody(Body):
     """What the knowledge base holds and how large it is."""
 
+    name: str = Field(description="What it is called in addresses, where the service has several.")
+    served: list[str] = Field(
+        description="The names of all that the service has, for `/v1/kb/NAME/…`; with API keys its own alone."
+    )
     state: str
     generation: int
     documents: int

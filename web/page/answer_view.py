@@ -11,6 +11,7 @@ from urllib.parse import urlencode, urlsplit
 from kbengine.span import Span
 from storage.field_rows import shown_fields
 from web.page.passages import Piece, pieces, sentence_pieces
+from web.request_context import page_root
 
 if TYPE_CHECKING:
     from adapters.tasks.answers import Answer, Evidence, TaskAnswer
@@ -137,7 +138,7 @@ def safe_source(url: str | None) -> str | None:
 def document_address(doc_id: str, paragraph: int | None = None, *, back: str | None = None) -> str:
     """Return the address of the document's own page, at one of its paragraphs, with a way back to a search."""
     parameters = {"id": doc_id} | ({} if back is None else {"back": back})
-    return f"/document?{urlencode(parameters)}" + ("" if paragraph is None else f"#p{paragraph}")
+    return f"{page_root()}/document?{urlencode(parameters)}" + ("" if paragraph is None else f"#p{paragraph}")
 
 
 def marked_address(doc_id: str, passage: PassageRef, span: Span, *, back: str | None = None) -> str:
@@ -149,7 +150,7 @@ def _marked(doc_id: str, paragraph: int, start: int, end: int, back: str | None)
     if start >= end:
         return document_address(doc_id, paragraph, back=back)
     parameters = {"id": doc_id, "mark": f"{paragraph}:{start}-{end}"} | ({} if back is None else {"back": back})
-    return f"/document?{urlencode(parameters, safe=':')}#mark"
+    return f"{page_root()}/document?{urlencode(parameters, safe=':')}#mark"
 
 
 def _card(answer: Answer, top: float, generation: int, kb_name: str) -> AnswerCard:

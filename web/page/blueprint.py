@@ -17,6 +17,7 @@ from web.error_handlers import cut_body
 from web.page import annotating, comparing, documents, entities, filling, jobs, judging, naming, searching, state
 from web.page.page_state import PAGE_STATE, PageState, current_page_state
 from web.page.problems import http_problem, kb_problem, unexpected_problem, unknown_address
+from web.request_context import PAGES_ROOT
 from web.service import current_service
 
 page = Blueprint("page", __name__, template_folder="../templates", static_folder="../static", static_url_path="/static")
@@ -76,7 +77,8 @@ def _asset(name: str) -> str:
 @page.app_context_processor
 def _everywhere() -> dict[str, Any]:
     """Return what every template knows, also on the page of an unknown address, which belongs to no blueprint."""
-    knowledge_base = current_service().engine.knowledge_base
+    service = current_service()
+    knowledge_base = service.engine.knowledge_base
     generation: int | None = None
     # The page that tells of a damaged knowledge base must not fail over the same damage.
     with contextlib.suppress(KBError):
@@ -84,7 +86,9 @@ def _everywhere() -> dict[str, Any]:
     return {
         "version": __version__,
         "generation": generation,
-        "kb_name": knowledge_base.path.name,
-        "api_docs": "/openapi.json",
+        "kb_name": service.name or knowledge_base.path.name,
+        "served": service.served if len(service.served) > 1 and not service.settings.needs_key else (),
+        "kb_pages": request.environ.get(PAGES_ROOT, ""),
+        "api_docs": url_for("openapi.spec"),
         "asset": _asset,
     }

@@ -27,6 +27,7 @@ from web.page.passages import Piece, pieces
 from web.page.problems import problem_of
 from web.page.search_form import SearchForm
 from web.page.uploads import ACCEPTED, pasted_document, uploaded_documents
+from web.request_context import page_root
 from web.service import current_service
 from web.submitting import CHUNK_BYTES, file_name, new_job_folder, receive, submit
 
@@ -192,7 +193,7 @@ def _is_taken(engine: Engine, doc_id: str) -> bool:
 
 
 def _ask_about(title: str) -> str:
-    return replace(SearchForm(), q=f"What is {title.strip()}?").address("/") if title.strip() else "/"
+    return replace(SearchForm(), q=f"What is {title.strip()}?").address() if title.strip() else url_for("page.ask")
 
 
 def _mark(text: str) -> tuple[int, Span] | None:
@@ -216,4 +217,4 @@ def _marked(passage: PassageRecord, mark: tuple[int, Span] | None) -> tuple[Piec
 
 def _back(address: str) -> str | None:
     """Return the address of the search that led here; None for anything but one of this page's searches."""
-    return address if address.startswith("/?") and address.isprintable() else None
+    return address if address.startswith(f"{page_root()}/?") and address.isprintable() else None

@@ -17,6 +17,7 @@ from web.page.answer_view import marked_address, safe_source
 from web.page.passages import Piece, sentence_pieces
 from web.page.problems import problem_of
 from web.profiling import profiler_of
+from web.request_context import page_root
 from web.service import current_service
 
 ROW = 36
@@ -92,7 +93,7 @@ def entity() -> Response:
 
 def entity_address(doc_id: str) -> str:
     """Return the permalink of an entity's card."""
-    return f"/entity?{urlencode({'id': doc_id})}"
+    return f"{page_root()}/entity?{urlencode({'id': doc_id})}"
 
 
 def picture(title: str, related: Sequence[Edge]) -> Picture | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from flask import redirect, request
+from flask import redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
 from adapters.tasks.feedback import feedback_on
@@ -80,7 +80,8 @@ def judge() -> BaseResponse:
         return json_response({"verdict": now})
     back = form.get("back", "")
     # Only addresses of this page's own searches: anything else could lead away.
-    return redirect(back if back.startswith("/?") else "/", 303)
+    search = url_for("page.ask")
+    return redirect(back if back.startswith(f"{search}?") else search, 303)
 
 
 def _choice(name: str, wanted: tuple[C, ...]) -> C:

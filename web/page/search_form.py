@@ -17,6 +17,7 @@ from kbengine.search.query import EFFORTS, MAX_K, MAX_READ, STRATEGIES, UNITS, E
 from storage.tuned_files import check_name
 from web.models.queries import TASK_QUERIES, TaskQuery
 from web.page.marked_text import marked_text
+from web.request_context import page_root
 
 if TYPE_CHECKING:
     from werkzeug.datastructures import MultiDict
@@ -153,8 +154,9 @@ class SearchForm:
                 named.append((field.name, f"{value:g}" if isinstance(value, float) else str(value)))
         return [(name, value) for name, value in named if value]
 
-    def address(self, path: str = "/", **changes: Any) -> str:
-        """Return the address of this state, with some of it changed."""
+    def address(self, path: str | None = None, **changes: Any) -> str:
+        """Return the address of this state, with some of it changed; on the search page, or another."""
+        path = f"{page_root()}/" if path is None else path
         return f"{path}?{urlencode(replace(self, **changes).parameters())}"
 
 

@@ -25,6 +25,7 @@ from web.page.page_state import current_page_state
 from web.page.passages import Piece, marked_pieces
 from web.page.problems import problem_of
 from web.page.search_form import SearchForm, read_form
+from web.request_context import page_root
 from web.service import Service, current_service
 
 if TYPE_CHECKING:
@@ -180,10 +181,10 @@ def _results(
         "timings": timing_bars(answers),
         "total_ms": max(one.total_ms for one in lists),
         "permalink": address if len(address) <= MAX_ADDRESS_CHARS else None,
-        "json_address": form.address(PATH),
+        "json_address": form.address(f"{page_root()}{PATH}"),
         "compare_address": form.address(url_for("page.compare")),
-        "curl": curl_code(form, request.host_url, needs_key=needs_key),
-        "python": python_code(form, request.host_url, needs_key=needs_key),
+        "curl": curl_code(form, request.url_root, needs_key=needs_key),
+        "python": python_code(form, request.url_root, needs_key=needs_key),
     }
 
 
