@@ -77,7 +77,7 @@ class KnowledgeBase(Changing, Correcting, Describing, Texts):
             format: of all files; by default each one's own is detected.
             skip_bad: count records that cannot be read instead of stopping at the first.
             keep_fraction: index this share of the tokens, the best by the encoder's filter; by default half.
-            index: the kind of index; by default `ivf-sq8`.
+            index: the kind of index; by default `ivf-sq8`, `opq-fastscan` where many vectors are indexed.
             store: `all` tokens, so that each can begin or end an answer, or those that are `indexed` alone.
             code_bits: of a stored dimension, 4 (on the average) or 8.
             encoder: an encoder, or the name or directory of one; by default `minilm-phrase`.

@@ -21,6 +21,7 @@ from storage.ann_lists import AnnKind, AnnLists, AnnSource, Progress, ann_path
 from storage.ann_options import AnnOptions
 from storage.ann_parts import AnnParts, AnnRequest, SomeRows, ann_parts, ann_source, stored_codes
 from storage.code_block import BlockPart
+from storage.coded_search import CodedPart, search_coded
 from storage.errors import InvalidOptionError
 from storage.exact import Found, RowVectors, check_queries, score_rows, search_rows
 from storage.filled_index import FilledIndex, Selector
@@ -57,6 +58,7 @@ class TokenAnn:
         source: The vectors that scores come from, of all rows.
         options: How the index was built and is asked.
         lists: The lists of kind `ivf-sq8`; None for other kinds and where every search is exact.
+        refine: Rows rescored for each one wanted.
     """
 
     def __init__(self, parts: AnnParts, options: AnnOptions, *, device: IndexDevice = "cpu") -> None:
@@ -71,14 +73,14 @@ class TokenAnn:
         self._index: FilledIndex | None = None
         # FAISS decodes the very codes that scores come from: looking into all lists is looking at every row.
         self._is_decoded_exactly = isinstance(parts.listed, DecodedSource) and isinstance(found_in, AnnLists)
-        self._refine = 1
+        self.refine = 1
         # Places that a scan of int8 codes alone underrates: where the scan is to be exact they are always candidates.
         self._always = np.empty(0, dtype=np.int64)
         if isinstance(found_in, CodedVectors):
             self._served = found_in
             self._index = FilledIndex.of_codes(found_in)
             if not parts.is_all_there_is:
-                self._refine = options.refine or options.index_kind.refine
+                self.refine = options.refine or options.index_kind.refine
         elif found_in is not None:
             assert parts.listed is not None
             self._index = FilledIndex.of_lists(parts.listed, found_in)
@@ -107,6 +109,27 @@ class TokenAnn:
         vectors = self.source.vectors(rows)
         vectors[is_seen] = self._served.vectors(places[is_seen])
         return vectors
+
+    @property
+    def quantiser(self) -> Quantiser | None:
+        """What codes the rows that are scanned, where segments that it codes can be searched together."""
+        together = isinstance(self._served, CodedVectors) and self._index is not None and self._index.gpu is None
+        return self._served.quantiser if together and isinstance(self._served, CodedVectors) else None
+
+    def coded_part(self, *, first_row: int, live: NDArray[np.bool_] | None) -> CodedPart:
+        """Return what can be found here, for a search in all segments with the same `quantiser`.
+
+        Args:
+            first_row: Number of the segment's first row.
+            live: bool (n), of all rows; None: all are.
+        """
+        assert self._index is not None
+        return CodedPart(self._index, self._sought, self._rows, first_row, self.findable(live))
+
+    def probes(self, nlist: int, nprobe: int | None, factor: float) -> int:
+        """Return how many of the lists a query looks into: `nprobe` of them, or the options' number times a factor."""
+        probes = round(self.options.probes_for(nlist) * factor) if nprobe is None else nprobe
+        return max(1, min(probes, nlist))
 
     @property
     def is_exact(self) -> bool:
@@ -139,15 +162,19 @@ class TokenAnn:
         queries = check_queries(queries, k, d=self.source.d)
         if nprobe is not None and nprobe < 1:
             raise InvalidOptionError(f"nprobe is {nprobe}, expected at least 1")
+        quantiser = self.quantiser
+        if quantiser is not None and not exact:
+            parts = [self.coded_part(first_row=0, live=live)]
+            probes = self.probes(quantiser.nlist, nprobe, nprobe_factor)
+            together = search_coded(quantiser, parts, queries, k, nprobe=probes, refine=self.refine)
+            return together.scores, together.rows
         live = self.findable(live)
         if self._index is not None and exact and self._is_decoded_exactly:
             found = self._probe(queries, k, probes=self._index.nlist, live=live)
         elif exact or self._index is None:
             found = search_rows(self._sought, queries, k, live=live)
         else:
-            nlist = self._index.nlist
-            probes = round(self.options.probes_for(nlist) * nprobe_factor) if nprobe is None else nprobe
-            probes = max(1, min(probes, nlist))
+            probes = self.probes(self._index.nlist, nprobe, nprobe_factor)
             found = self._probe(queries, k, probes=probes, live=live)
         if self._rows is not None:
             return found.scores, np.where(found.rows >= 0, self._rows[found.rows], -1)
@@ -182,7 +209,7 @@ class TokenAnn:
         n_live = self.n_rows if live is None else int(np.count_nonzero(live))
         share = n_live / max(self.n_rows, 1)
         selector = None
-        fetch = (k + _SPARE_ROWS) * self._refine
+        fetch = (k + _SPARE_ROWS) * self.refine
         if live is not None and share < _SELECT_BELOW:
             selector = Selector.of(live)
         elif live is not None:

@@ -22,6 +22,7 @@ from storage.codes import check_scale, dequantise
 from storage.container import ArraySource, ArraySpec, open_container, write_container
 from storage.durable import DurableFile, hash_file
 from storage.errors import CorruptError
+from storage.exact import multiply_rows
 from storage.quantiser import Quantiser
 from storage.stored_array import Stored
 
@@ -134,7 +135,7 @@ class AnnSource:
             some = codes[first : first + _PRODUCT_ROWS]
             values = block[: len(some)]
             values[:] = some
-            np.matmul(transposed, values.T, out=products[:, first : first + len(some)])
+            multiply_rows(values, transposed, products[:, first : first + len(some)])
         products *= self.scales[rows].astype(np.float32)
         return products.T
 

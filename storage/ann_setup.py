@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storage.ann import AnnKind, AnnRequest, TokenAnn, ann_path, load_ann, prepare_ann
@@ -13,6 +13,7 @@ from storage.ann_lists import Progress
 from storage.ann_options import AnnOptions
 from storage.errors import CorruptError
 from storage.gpu import IndexDevice
+from storage.probing import Probing
 from storage.quantiser import Quantiser
 from storage.quantiser_file import read_quantiser
 from storage.segment import Segment
@@ -34,6 +35,7 @@ class AnnSetup:
         device: Where searches run.
         stored: What all token vectors are stored with; None where they are stored as int8, or with `quantiser`.
         threshold: Filter logit from which on a search may start from a token; None: from every one.
+        probing: How many of the quantiser's lists a query looks into, where the options do not say; None: a share.
     """
 
     options: AnnOptions
@@ -41,6 +43,14 @@ class AnnSetup:
     device: IndexDevice = "cpu"
     stored: Quantiser | None = None
     threshold: float | None = None
+    probing: Probing | None = None
+
+    @property
+    def _of_tokens(self) -> AnnOptions:
+        """The options of the token index, with the number of lists that was measured."""
+        if self.quantiser is None or self.probing is None or self.options.nprobe is not None:
+            return self.options
+        return replace(self.options, nprobe=self.probing.nprobe)
 
     def load(self, directory: Path, segment: Segment) -> tuple[TokenAnn, TokenAnn]:
         """Search over the segment's token vectors and over its passage vectors; see `load_ann`."""
@@ -48,7 +58,7 @@ class AnnSetup:
             directory,
             segment,
             "tokens",
-            self.options,
+            self._of_tokens,
             quantiser=self.quantiser,
             stored=self.stored,
             threshold=self.threshold,
@@ -87,7 +97,7 @@ def read_setup(segment_directory: Path, settings: KBSettings, *, device: IndexDe
             stored = read_quantiser(segment_directory, of_store)
         except CorruptError as error:
             _log.warning("what decodes stored vectors is damaged: %s; restore it from a backup", error.message)
-    return AnnSetup(settings.ann_options, quantiser, device, stored, settings.indexed_from)
+    return AnnSetup(settings.ann_options, quantiser, device, stored, settings.indexed_from, settings.probing)
 
 
 def index_names(settings: KBSettings, segments: Iterable[str]) -> set[str]:

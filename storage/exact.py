@@ -99,6 +99,17 @@ def score_rows(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDAr
     return scores
 
 
+def multiply_rows(vectors: NDArray[np.float32], targets: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """Write the inner products of rows float32 (n, d) with targets float32 (t, d) to `out`, float32 (t, n).
+
+    With a single target equal rows get equal products, each being summed in the same order.
+    """
+    if len(targets) == 1:
+        np.einsum("nd,d->n", vectors, targets[0], out=out[0])
+    else:
+        np.matmul(targets, vectors.T, out=out)
+
+
 def search_rows(
     source: RowVectors,
     queries: NDArray[np.float32],

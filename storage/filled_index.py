@@ -19,6 +19,9 @@ from storage.quantiser import Quantiser
 __all__ = ["FilledIndex", "Selector"]
 
 _FILL_ROWS = 1 << 16
+# Rows of a block of FAISS's fast scan, and which rows share a byte there: the first half of the order with the second.
+_BLOCK_ROWS = 32
+_BLOCK_ORDER = np.arange(_BLOCK_ROWS).reshape(2, 2, 8).transpose(0, 2, 1).ravel()
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class FilledIndex:
         index.by_residual = False
         faiss.copy_array_to_vector(source.faiss_ranges, index.sq.trained)
         index.is_trained = True
-        _fill(index, lists.order, lists.list_starts, source.faiss_bytes)
+        _fill(index, lists.order, lists.list_starts, source.faiss_bytes, add=_add_rows)
         return cls(index, nlist, quantizer, source.basis)
 
     @classmethod
@@ -80,9 +83,11 @@ class FilledIndex:
         lists = np.asarray(coded.list_numbers)
         starts = np.concatenate([[0], np.cumsum(np.bincount(lists, minlength=quantiser.nlist))])
         order = np.argsort(lists, kind="stable").astype(np.uint32)
-        _fill(index, order, starts, lambda rows: np.ascontiguousarray(coded.codes[rows]))
         if quantiser.kind.fast_scan:
+            # Made of the empty index and filled with blocks, so that codes are never in memory twice.
             index = faiss.IndexIVFPQFastScan(index)
+        add = _add_blocks if quantiser.kind.fast_scan else _add_rows
+        _fill(index, order, starts, lambda rows: np.ascontiguousarray(coded.codes[rows]), add=add)
         return cls(index, quantiser.nlist, quantizer, quantiser)
 
     def search(self, queries: NDArray[np.float32], k: int, nprobe: int, selector: Selector | None) -> NDArray[np.int64]:
@@ -98,12 +103,62 @@ class FilledIndex:
         _, rows = self.index.search(queries, k, params=parameters)
         return np.asarray(rows, dtype=np.int64)
 
+    def search_lists(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        lists: NDArray[np.int64],
+        biases: NDArray[np.float32],
+        selector: Selector | None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Search in these lists; return scores by the codes, falling, and rows, −1 where there are fewer, both (m, k).
+
+        Args:
+            queries: float32 (m, coded_d), rotated already.
+            k: How many rows.
+            lists: int64 (m, nprobe).
+            biases: float32 (m, nprobe), inner products with the centroids of the lists.
+            selector: Which rows count; None: all.
+        """
+        parameters = faiss.SearchParametersIVF(  # type: ignore[call-arg]  # as above
+            nprobe=lists.shape[1], sel=None if selector is None else selector.selector
+        )
+        scores = np.empty((len(queries), k), dtype=np.float32)
+        rows = np.empty((len(queries), k), dtype=np.int64)
+        # The wrapper that FAISS puts around it takes no parameters, and so neither a number of lists nor a selector.
+        arrays = [np.ascontiguousarray(array) for array in (queries, lists, biases)]
+        of_queries, *of_others = [faiss.swig_ptr(array) for array in (*arrays, scores, rows)]
+        self.index.search_preassigned_c(len(queries), of_queries, k, *of_others, False, parameters)
+        return scores, rows
+
+
+def _add_blocks(index: Any, number: int, n: int, ids: NDArray[np.int64], codes: NDArray[np.uint8]) -> None:
+    """Add rows to an empty list of a fast-scan index, whose codes stand in blocks as registers take them.
+
+    A block has 32 rows: for each byte of a code, which has two groups, the lower halves of 32 rows and then the upper
+    ones, two rows in a byte.
+    """
+    padded = np.zeros((-(-n // _BLOCK_ROWS) * _BLOCK_ROWS, codes.shape[1]), dtype=np.uint8)
+    padded[:n] = codes
+    bytes_ = padded.reshape(-1, _BLOCK_ROWS, codes.shape[1]).transpose(0, 2, 1)[:, :, _BLOCK_ORDER]
+    first, second = bytes_[:, :, : _BLOCK_ROWS // 2], bytes_[:, :, _BLOCK_ROWS // 2 :]
+    # A name of its own: FAISS's pointer does not keep the copy alive.
+    blocks = np.ascontiguousarray(np.concatenate([first & 15 | second << 4, first >> 4 | second & 240], axis=2))
+    index.invlists.add_entries(number, n, faiss.swig_ptr(ids), faiss.swig_ptr(blocks))
+
+
+def _add_rows(index: Any, number: int, n: int, ids: NDArray[np.int64], codes: NDArray[np.uint8]) -> None:
+    """Add rows to a list, one after the other."""
+    index.invlists.add_entries(number, n, faiss.swig_ptr(ids), faiss.swig_ptr(codes))
+
 
 def _fill(
     index: Any,
     order: NDArray[np.uint32],
     starts: NDArray[np.int64],
     raw_of: Callable[[NDArray[np.int64]], NDArray[np.uint8]],
+    *,
+    add: Callable[[Any, int, int, NDArray[np.int64], NDArray[np.uint8]], None],
 ) -> None:
     """Fill the lists of the index with rows `order[starts[l] : starts[l + 1]]` and their bytes."""
     n_lists = len(starts) - 1
@@ -116,7 +171,6 @@ def _fill(
         bounds = (starts[first : last + 1] - base).tolist()
         for number, (start, end) in enumerate(itertools.pairwise(bounds), start=first):
             if end > start:
-                part, ids = raw[start:end], rows[start:end]
-                index.invlists.add_entries(number, end - start, faiss.swig_ptr(ids), faiss.swig_ptr(part))
+                add(index, number, end - start, rows[start:end], raw[start:end])
         first = last
     index.ntotal = len(order)

@@ -8,11 +8,19 @@ from typing import Literal
 
 from storage.errors import InvalidOptionError
 
-__all__ = ["DEFAULT_KIND", "INDEX_KINDS", "STORED_KIND", "IndexKind"]
+__all__ = ["DEFAULT_KIND", "INDEX_KINDS", "LARGE_KIND", "LARGE_ROWS", "STORED_KIND", "IndexKind"]
 
 Coding = Literal["none", "int8", "scalar", "product", "mixed"]
 
 DEFAULT_KIND = "ivf-sq8"
+"""Of knowledge bases whose settings name no kind, and of those too small for a quantiser."""
+
+LARGE_KIND = "opq-fastscan"
+"""What knowledge bases are built with that are large, where no kind is chosen."""
+
+LARGE_ROWS = 500_000
+"""Indexed vectors from which on they are."""
+
 INDEX_KINDS = (
     "exact",
     "ivf-sq8",
@@ -21,11 +29,12 @@ INDEX_KINDS = (
     "opq32",
     "opq48",
     "opq96",
-    "fastscan",
+    "opq-fastscan",
 )
 """Names for people; `opqN` takes any N that divides the dimension.
 
-`ivf-pq` and `ivf-pqN`, product codes without the rotation that OPQ trains, are read and compared with, not offered.
+`ivf-pq` and `ivf-pqN`, product codes without the rotation that OPQ trains, and `fastscan`, which is to `opq-fastscan`
+what they are to `opqN`, are read and compared with, not offered.
 """
 
 STORED_KIND = "principal"
@@ -71,11 +80,17 @@ class IndexKind:
             "ivf-sq4": cls(name, "scalar", bits=4, refine=2),
             "ivf-pq": cls(name, "product", refine=4),
             "fastscan": cls(name, "product", bits=4, fast_scan=True, refine=10),
+            LARGE_KIND: cls(name, "product", bits=4, rotated=True, fast_scan=True, refine=4),
             STORED_KIND: cls(name, "mixed", bits=4, rotated=True),
         }
         if name not in plain:
             raise InvalidOptionError(f"index kind is {name!r}; wanted one of {', '.join(INDEX_KINDS)}")
         return plain[name]
+
+    @property
+    def has_uneven_groups(self) -> bool:
+        """Whether groups have as many axes as their variances allow, not all of them equally many."""
+        return self.fast_scan and self.rotated
 
     @property
     def needs_quantiser(self) -> bool:
@@ -86,6 +101,9 @@ class IndexKind:
         """Return how many codes a vector of dimension d gets; InvalidOptionError when the groups would not be equal."""
         if self.coding in ("scalar", "mixed"):
             return d
+        if self.has_uneven_groups:
+            # An even number: FAISS scans two groups at a time.
+            return min(d, max(1, 2 * round(d / 6)))
         wanted = self.n_groups or (d // 2 if self.bits == 4 else d // 4)
         if wanted < 1 or d % wanted:
             fitting = [n for n in (8, 16, 24, 32, 48, 64, 96, 128) if d % n == 0]

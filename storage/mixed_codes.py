@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import UsageError
+from storage.exact import multiply_rows
 
 __all__ = ["WIDTHS", "MixedCodes"]
 
@@ -121,7 +122,7 @@ class MixedCodes:
             block = codes[start : start + _BLOCK_ROWS]
             some = levels[: len(block)]
             self._unpack(block, some)
-            np.matmul(stepped, some.T, out=products[:, start : start + len(block)])
+            multiply_rows(some, stepped, products[:, start : start + len(block)])
         products += (targets @ (least + step / 2))[:, None]
         return products
 

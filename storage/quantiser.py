@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import UsageError
+from storage.exact import multiply_rows
 from storage.index_kind import IndexKind
 from storage.mixed_codes import MixedCodes
 
@@ -36,8 +37,10 @@ class Quantiser:
         name: 32 hex digits; what was coded with it names it.
         kind: What index it belongs to.
         centroids: float32 (nlist, d), with float16 values, so that they take half the room in a file.
-        rotation: float32 (d, d), orthonormal rows; None where nothing is rotated.
-        codebooks: float32 (groups, 2^bits, d / groups) of a product quantiser, else None.
+        rotation: float32 (d, d), orthonormal rows; with groups of unequal size float32 (groups · width, d), the rows of
+            each group followed by rows of zeros up to the widest one's number; None where nothing is rotated.
+        codebooks: float32 (groups, 2^bits, width) of a product quantiser, width being d / groups where all groups are
+            of one size; else None.
         ranges: float32 (2, d) of a scalar quantiser: least value and width in each dimension; of a mixed one: least
             value and step; else None.
         bits: uint8 (d) of a mixed quantiser: bits of each dimension, see `storage.mixed_codes`; else None.
@@ -53,10 +56,14 @@ class Quantiser:
 
     def __post_init__(self) -> None:
         d, groups = self.d, self.kind.groups(self.d)
+        width = d // groups
+        if self.kind.has_uneven_groups and self.codebooks is not None:
+            width = self.codebooks.shape[-1]
+        turned = groups * width if self.kind.coding == "product" else d
         wanted: dict[str, tuple[int, ...] | None] = {
             "centroids": (self.nlist, d),
-            "rotation": (d, d) if self.kind.rotated else None,
-            "codebooks": (groups, 2**self.kind.bits, d // groups) if self.kind.coding == "product" else None,
+            "rotation": (turned, d) if self.kind.rotated else None,
+            "codebooks": (groups, 2**self.kind.bits, width) if self.kind.coding == "product" else None,
             "ranges": (2, d) if self.kind.coding in ("scalar", "mixed") else None,
             "bits": (d,) if self.kind.coding == "mixed" else None,
         }
@@ -74,9 +81,19 @@ class Quantiser:
         return int(self.centroids.shape[1])
 
     @property
+    def coded_d(self) -> int:
+        """Dimension of the basis that is coded."""
+        return self.d if self.rotation is None else len(self.rotation)
+
+    @property
     def nlist(self) -> int:
         """How many lists there are."""
         return len(self.centroids)
+
+    @cached_property
+    def largest_norm(self) -> float:
+        """The largest Euclidean norm of a centroid."""
+        return float(np.sqrt(np.einsum("ld,ld->l", self.centroids, self.centroids).max(initial=0.0)))
 
     @property
     def code_bytes(self) -> int:
@@ -84,14 +101,14 @@ class Quantiser:
         return self.kind.code_bytes(self.d) if self._mixed is None else self._mixed.code_bytes
 
     def rotated(self, vectors: Float32) -> Float32:
-        """Return the vectors float32 (n, d) in the basis that is coded, float32 (n, d)."""
+        """Return the vectors float32 (n, d) in the basis that is coded, float32 (n, coded_d)."""
         if self.rotation is None:
             return vectors
         turned: Float32 = vectors @ self.rotation.T
         return turned
 
     def unrotated(self, vectors: Float32) -> Float32:
-        """Return what `rotated` gave, float32 (n, d), back in the basis of the encoder."""
+        """Return what `rotated` gave, float32 (n, coded_d), back in the basis of the encoder, float32 (n, d)."""
         if self.rotation is None:
             return vectors
         turned: Float32 = vectors @ self.rotation
@@ -125,14 +142,14 @@ class Quantiser:
         products = np.empty((len(turned), len(codes)), dtype=np.float32)
         for start in range(0, len(codes), _PRODUCT_ROWS):
             block = slice(start, start + _PRODUCT_ROWS)
-            np.matmul(turned, self._dequantised(codes[block]).T, out=products[:, block])
+            multiply_rows(self._dequantised(codes[block]), turned, products[:, block])
         lists, places = np.unique(list_numbers, return_inverse=True)
         products += (targets.T @ self.centroids[lists].T)[:, places]
         return products.T
 
     def _dequantised(self, codes: NDArray[np.uint8]) -> Float32:
         if not len(codes):
-            return np.empty((0, self.d), dtype=np.float32)
+            return np.empty((0, self.coded_d), dtype=np.float32)
         decoded: Float32 = self._codec.decode(np.ascontiguousarray(codes))
         return decoded
 
@@ -158,7 +175,7 @@ class Quantiser:
             faiss.copy_array_to_vector(self.ranges.ravel(), scalar.trained)
             return scalar
         assert self.codebooks is not None
-        product = faiss.ProductQuantizer(self.d, self.kind.groups(self.d), self.kind.bits)
+        product = faiss.ProductQuantizer(self.coded_d, self.kind.groups(self.d), self.kind.bits)
         faiss.copy_array_to_vector(self.codebooks.ravel(), product.centroids)
         return product
 
@@ -167,17 +184,18 @@ class Quantiser:
 
         It lives in the rotated basis: queries have to be `rotated`.
         """
-        coarse = faiss.IndexFlatIP(self.d)
+        d = self.coded_d
+        coarse = faiss.IndexFlatIP(d)
         coarse.add(np.ascontiguousarray(self.rotated(self.centroids)))
         index: Any
         if self.ranges is not None:
             index = faiss.IndexIVFScalarQuantizer(
-                coarse, self.d, self.nlist, faiss.ScalarQuantizer.QT_4bit, faiss.METRIC_INNER_PRODUCT
+                coarse, d, self.nlist, faiss.ScalarQuantizer.QT_4bit, faiss.METRIC_INNER_PRODUCT
             )
             faiss.copy_array_to_vector(self.ranges.ravel(), index.sq.trained)
         else:
             groups, bits = self.kind.groups(self.d), self.kind.bits
-            index = faiss.IndexIVFPQ(coarse, self.d, self.nlist, groups, bits, faiss.METRIC_INNER_PRODUCT)
+            index = faiss.IndexIVFPQ(coarse, d, self.nlist, groups, bits, faiss.METRIC_INNER_PRODUCT)
             assert self.codebooks is not None
             faiss.copy_array_to_vector(self.codebooks.ravel(), index.pq.centroids)
         index.by_residual = True

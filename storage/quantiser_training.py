@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from storage.ann_lists import assign, train_centroids
 from storage.ann_options import AnnOptions
+from storage.axis_groups import uneven_sizes
 from storage.errors import InvalidOptionError
 from storage.gpu import IndexDevice, nearest_on_gpu, uses_gpu
 from storage.index_kind import IndexKind
@@ -83,7 +84,7 @@ def train_quantiser(
     rotation = _rotation(residuals, kind) if kind.rotated else None
     if rotation is not None:
         residuals = residuals @ rotation.T
-    codebooks = _codebooks(residuals, kind, options.seed, stage, gpu=gpu)
+    codebooks = _codebooks(residuals, kind, kind.groups(d), options.seed, stage, gpu=gpu)
     return Quantiser(name, kind, centroids, rotation=rotation, codebooks=codebooks)
 
 
@@ -103,6 +104,8 @@ def _rotation(residuals: Float32, kind: IndexKind) -> Float32:
     d = residuals.shape[1]
     groups = kind.groups(d)
     variances, axes = np.linalg.eigh(np.cov(residuals.T.astype(np.float64)))  # rising; axes in columns
+    if kind.has_uneven_groups:
+        return _padded(axes[:, ::-1].T, uneven_sizes(variances[::-1], groups, kind.bits))
     logarithms = np.log(np.maximum(variances, 1e-9 * max(float(variances[-1]), 1e-30)))
     dealt: list[list[int]] = [[] for _ in range(groups)]
     products = np.zeros(groups)
@@ -116,11 +119,21 @@ def _rotation(residuals: Float32, kind: IndexKind) -> Float32:
     return np.ascontiguousarray(rotation)
 
 
-def _codebooks(residuals: Float32, kind: IndexKind, seed: int, stage: Stage, *, gpu: bool) -> Float32:
-    """Return the entries float32 (groups, 2^bits, d / groups): k-means in each group of dimensions."""
-    n, d = residuals.shape
-    groups = kind.groups(d)
-    width = d // groups
+def _padded(axes: NDArray[np.float64], sizes: Sequence[int]) -> Float32:
+    """Return the axes float64 (d, d), one a row, in groups of these sizes, rows of zeros filling up smaller ones."""
+    width = max(sizes)
+    rotation = np.zeros((len(sizes) * width, axes.shape[1]), dtype=np.float32)
+    first = 0
+    for group, size in enumerate(sizes):
+        rotation[group * width : group * width + size] = axes[first : first + size]
+        first += size
+    return rotation
+
+
+def _codebooks(residuals: Float32, kind: IndexKind, groups: int, seed: int, stage: Stage, *, gpu: bool) -> Float32:
+    """Return the entries float32 (groups, 2^bits, width): k-means in each group of dimensions."""
+    n = len(residuals)
+    width = residuals.shape[1] // groups
     books: Sequence[Float32] = []
     for group in range(groups):
         part = np.ascontiguousarray(residuals[:, group * width : (group + 1) * width])

@@ -27,6 +27,7 @@ from storage.filter_request import FilterRequest, check_available
 from storage.gpu import IndexDevice, uses_gpu
 from storage.merging import Replacement, replace_segments
 from storage.passage_tokens import update_passages
+from storage.probing import measure_probing
 from storage.quantiser import Quantiser
 from storage.quantiser_file import QuantiserFile, read_quantiser, write_quantiser
 from storage.quantiser_training import sample_sizes, train_quantiser
@@ -140,7 +141,7 @@ def reindex(
         vectors = Vectors(before)
         setup, file, trained = _quantiser(session, settings, after, request, segments, indexed, vectors, source, stage)
         drop = request.drop_vectors or settings.drops_vectors
-        after = dataclasses.replace(after, quantiser={} if file is None else {**file.to_json(), "drop_vectors": drop})
+        after = dataclasses.replace(after, quantiser=_record(file, setup, drops=drop))
         coder = setup.quantiser if drop and not settings.drops_vectors else None
         if drop:
             after = dataclasses.replace(after, store={**after.store, "code": None} if after.store else {})
@@ -187,6 +188,14 @@ def reindex(
     return Reindexed(threshold, sum(row.file.n_rows for row in rows), n_after, n_indexed, trained), after
 
 
+def _record(file: QuantiserFile | None, setup: AnnSetup, *, drops: bool) -> dict[str, JSON]:
+    """Return the setting `quantiser`."""
+    if file is None:
+        return {}
+    probing = {} if setup.probing is None else setup.probing.to_json()
+    return {**file.to_json(), "drop_vectors": drops, **probing}
+
+
 def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexRequest) -> None:
     """Raise InvalidOptionError when the vectors that are stored do not allow what is asked for."""
     kind = after.ann_options.index_kind
@@ -202,7 +211,7 @@ def _check_vectors(before: KBSettings, after: KBSettings, request: ReindexReques
     if request.drop_vectors and not kind.needs_quantiser:
         raise InvalidOptionError(
             f"index kind {kind.name!r} is made of the stored vectors, so they cannot be dropped; wanted a kind that "
-            "codes them: ivf-sq4, opq16 to opq96, fastscan"
+            "codes them: ivf-sq4, opq16 to opq96, opq-fastscan"
         )
     if request.code_bits is not None and (before.drops_vectors or request.drop_vectors):
         raise InvalidOptionError(
@@ -309,13 +318,17 @@ def _quantiser(
         if source != session.segment_directory:
             with session.file_work():
                 stored = write_quantiser(session.segment_directory, quantiser)
-        return AnnSetup(options, quantiser), stored, False
+        return AnnSetup(options, quantiser, probing=before.probing), stored, False
     n_rows = sum(int(np.count_nonzero(mask)) for mask in indexed)
     nlist, n_sample = sample_sizes(n_rows, options)
     sample = _sample(segments, indexed, vectors, n_sample, options.seed, stage)
     quantiser = train_quantiser(sample, nlist, options, stage=stage, device=request.device)
+    stage("measuring recall", 0, 1)
+    probing = measure_probing(sample, quantiser, n_rows)
+    stage("measuring recall", 1, 1)
     with session.file_work():
-        return AnnSetup(options, quantiser), write_quantiser(session.segment_directory, quantiser), True
+        file = write_quantiser(session.segment_directory, quantiser)
+    return AnnSetup(options, quantiser, probing=probing), file, True
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from storage import schema
 from storage.ann_options import AnnOptions
 from storage.checksum import check_row, sealed
 from storage.errors import CorruptError, FormatTooNewError, InvalidOptionError
+from storage.probing import Probing
 from storage.quantiser_file import QuantiserFile
 from storage.records import JSON, to_json
 
@@ -62,7 +63,8 @@ class KBSettings:
         created_at: UTC, ISO 8601.
         format_version: See `FORMAT_VERSION`.
         quantiser: Of the index of token vectors: {"name", "kind", "n_bytes", "sha256"} of its file, and "drop_vectors":
-            whether quantised vectors are stored in place of int8 ones; empty without one.
+            whether quantised vectors are stored in place of int8 ones; "nprobe" and "recall": how many lists are looked
+            into, see `storage.probing`; empty without one.
         sparse: Of the sparse rows stored beside the vectors: {"model": fingerprint of the sparse encoder}; empty
             without them.
         store: How token vectors are stored: {"tokens": "all" | "indexed", "bits": 8 | 4, "code": {"name", "kind",
@@ -116,6 +118,11 @@ class KBSettings:
     def quantiser_file(self) -> QuantiserFile | None:
         """The file of the quantiser, None when there is none."""
         return QuantiserFile.from_json(self.quantiser) if self.quantiser else None
+
+    @property
+    def probing(self) -> Probing | None:
+        """How many lists of the quantiser a query looks into; None where it was not measured."""
+        return Probing.from_json(self.quantiser)
 
     @property
     def drops_vectors(self) -> bool:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from storage.ann import AnnKind, TokenAnn
 from storage.code_block import CodeBlock
+from storage.coded_search import search_coded
 from storage.codes import dequantise, quantise
 from storage.errors import CorruptError, UsageError
 from storage.exact import Found, best_of, check_queries, empty_found
@@ -322,15 +323,32 @@ class Snapshot:
         if block is not None:
             found.append(block.search(queries, k))
         exact = exact or self._has_few(kind)
-        starts = self._starts(kind)
-        for number, ann in enumerate(self._anns(kind)):
-            if number in in_block:
+        starts, anns = self._starts(kind), self._anns(kind)
+        coded = {} if exact else self._coded(kind, in_block)
+        for members in coded.values():
+            ann = anns[members[0]]
+            assert ann.quantiser is not None
+            masks = self._live.by_segment(kind)
+            parts = [anns[number].coded_part(first_row=int(starts[number]), live=masks[number]) for number in members]
+            probes = ann.probes(ann.quantiser.nlist, nprobe, nprobe_factor)
+            found.append(search_coded(ann.quantiser, parts, queries, k, nprobe=probes, refine=ann.refine))
+        apart = in_block.union(*coded.values())
+        for number, ann in enumerate(anns):
+            if number in apart:
                 continue
             live = self._live.by_segment(kind)[number]
             scores, rows = ann.search(queries, k, nprobe=nprobe, nprobe_factor=nprobe_factor, exact=exact, live=live)
             found.append(Found(scores, np.where(rows >= 0, rows + starts[number], -1)))
         best = best_of(found, k)
         return best.scores, best.rows
+
+    def _coded(self, kind: AnnKind, in_block: frozenset[int]) -> dict[str, list[int]]:
+        """Return the segments, but for those in the block, that are searched together, by what codes them."""
+        members: dict[str, list[int]] = {}
+        for number, ann in enumerate(self._anns(kind)):
+            if number not in in_block and ann.quantiser is not None:
+                members.setdefault(ann.quantiser.name, []).append(number)
+        return members
 
     def _anns(self, kind: AnnKind) -> list[TokenAnn]:
         return [loaded.token_ann if kind == "tokens" else loaded.passage_ann for loaded in self.segments]

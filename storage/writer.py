@@ -30,7 +30,7 @@ from storage.errors import (
 )
 from storage.feedback_records import FeedbackRecord, NewFeedback
 from storage.feedback_rows import FeedbackChange, add_feedback, copy_feedback, delete_feedback
-from storage.index_kind import DEFAULT_KIND
+from storage.index_kind import DEFAULT_KIND, LARGE_KIND, LARGE_ROWS
 from storage.links import LinkCounts
 from storage.lock import WriterLock
 from storage.merger import Merger
@@ -41,6 +41,7 @@ from storage.records import JSON, Commit, NewDocument
 from storage.reindexing import Reindexed, ReindexRequest, Stage, choose_indexed, reindex
 from storage.session import WriteSession
 from storage.settings import KBSettings, read_setting, write_setting
+from storage.sizes import count_indexed
 from storage.tuned_files import remove_tuned_leftovers
 
 __all__ = ["KBWriter"]
@@ -377,6 +378,23 @@ class KBWriter:
                 for name in ("filter", "build"):
                     write_setting(connection, name, getattr(settings, name))
             self._settings = settings
+
+    def choose_kind(self, *, large_rows: int = LARGE_ROWS) -> None:
+        """Let a knowledge base that is large have the kind of index for large ones, unless a kind was chosen.
+
+        For the end of a build, before `merge_all` makes the index.
+        """
+        with self._session.mutex:
+            settings = self._settings
+            if "kind" in settings.ann:
+                return
+            with self._session.reading() as connection:
+                rows = live_segments(connection)
+            if count_indexed(self.path, rows, settings.indexed_from) < large_rows:
+                return
+            ann: dict[str, JSON] = {**settings.ann, "kind": LARGE_KIND}
+            self._change_setting("ann", ann, operation="build")
+            self._settings = dataclasses.replace(settings, ann=ann)
 
     def finish_build(self) -> None:
         """Mark the build as complete: readers may open the knowledge base."""

@@ -23,6 +23,7 @@ from kbengine.errors import EncoderMismatchError, InvalidOptionError, KnowledgeB
 from kbengine.progress import NoProgress, ProgressSink, Stages
 from kbengine.version import __version__
 from storage.ann_options import AnnOptions
+from storage.index_kind import LARGE_KIND
 from storage.settings import KBSettings
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def finish(writer: KBWriter, progress: ProgressSink) -> LinkCounts:
     progress.begin("counting links", None, "")
     links = writer.count_links()
     writer.choose_indexed()
+    writer.choose_kind()
     progress.begin("merging and clustering", None, "")
     writer.merge_all()
     _train_index(writer, progress)
@@ -367,7 +369,7 @@ def build_writer(
             f"the interrupted {what} in {path} was begun with {begun}, now it is {request}; "
             "resume with the same, or remove the directory"
         )
-    elif dict(writer.settings.ann) != ann:
+    elif dict(writer.settings.ann) not in (ann, {"kind": LARGE_KIND, **ann}):
         problem = InvalidOptionError(
             f"the interrupted {what} in {path} was begun with index {dict(writer.settings.ann)}, now it is {ann}; "
             "resume with the same and change it afterwards ('kbengine reindex'), or remove the directory"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @option("--store", STORED_TOKENS, "Store these tokens: each can then begin or end an answer.", default="all")
 @option("--code-bits", int, "Store a dimension of a token vector in so many bits, 4 or 8.", default=4)
 @option("--no-sparse", bool, "Store no sparse rows though the encoder has sparse heads.")
-@option("--index kind", str, "Make an index of this kind, such as opq48; by default ivf-sq8.")
+@option("--index kind", str, "Make an index of this kind, such as opq48; by default as suits the size.")
 @option("--nlist", int, "Cluster a large segment's index into so many lists; by default chosen from its size.")
 @option("--nprobe", int, "Read so many lists for each query; by default chosen from --nlist.")
 @json_option

@@ -36,6 +36,8 @@ def kb_facts(info: KBInfo) -> dict[str, Any]:
         "bytes_per_vector_without_text": _per_vector(info),
         "index": settings.ann_options.kind,
         "index_quantiser": _quantiser_state(info),
+        "index_nprobe": None if settings.probing is None else settings.ann_options.nprobe or settings.probing.nprobe,
+        "index_recall": None if settings.probing is None else settings.probing.recall,
         "stored_tokens": "all" if settings.stores_all else "indexed",
         "stored_as": _stored_as(info),
         "int8_vectors": "kept" if _stored_as(info) == "int8" else "dropped",

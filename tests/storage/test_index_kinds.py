@@ -41,6 +41,7 @@ KINDS = [
     ("opq4", 0.80, 0.40),
     ("opq16", 0.97, 0.85),
     ("fastscan", 0.97, 0.65),
+    ("opq-fastscan", 0.95, 0.45),
 ]
 CODED = [(kind, kept, dropped) for kind, kept, dropped in KINDS if dropped is not None]
 

@@ -18,7 +18,15 @@ from storage.quantiser_training import sample_sizes, train_quantiser
 from tests.storage.clustered_world import D, cosines, vectors_of
 
 # Kind and least median cosine of a decoded vector with the true one; 32 dimensions lose less than 384 would.
-KINDS = [("ivf-sq4", 0.99), ("ivf-pq", 0.95), ("opq4", 0.88), ("opq8", 0.95), ("opq16", 0.99), ("fastscan", 0.96)]
+KINDS = [
+    ("ivf-sq4", 0.99),
+    ("ivf-pq", 0.95),
+    ("opq4", 0.88),
+    ("opq8", 0.95),
+    ("opq16", 0.99),
+    ("fastscan", 0.96),
+    ("opq-fastscan", 0.90),
+]
 
 
 def train(kind: str, *, seed: int = 1, nlist: int = 16) -> Quantiser:
@@ -51,10 +59,11 @@ def test_decoded_vectors_are_near_the_true_ones_in_the_true_basis(trained, kind,
     decoded = quantiser.decode(lists, codes)
     assert np.median(cosines(decoded, vectors)) > least
     if quantiser.rotation is not None:
-        identity = quantiser.rotation @ quantiser.rotation.T
+        identity = quantiser.rotation.T @ quantiser.rotation
         np.testing.assert_allclose(identity, np.eye(D), atol=1e-4)
         np.testing.assert_allclose(quantiser.unrotated(quantiser.rotated(vectors)), vectors, atol=1e-4)
-        assert abs(np.median(cosines(quantiser.unrotated(decoded), vectors))) < 0.6
+        if quantiser.coded_d == D:
+            assert abs(np.median(cosines(quantiser.unrotated(decoded), vectors))) < 0.6
 
 
 @pytest.mark.parametrize(("kind", "least"), KINDS)
@@ -69,7 +78,7 @@ def test_inner_products_are_those_of_the_decoded_vectors(trained, kind, least):
     )
 
 
-@pytest.mark.parametrize("kind", [kind for kind, _ in KINDS if kind != "fastscan"])
+@pytest.mark.parametrize("kind", [kind for kind, _ in KINDS if "fastscan" not in kind])
 def test_faiss_scores_with_the_vectors_that_we_decode(trained, kind):
     """The score that the index finds for a row is the inner product of the query with the decoded row."""
     quantiser = trained[kind]
@@ -126,7 +135,7 @@ def test_training_tells_its_progress():
         assert [done for done, _ in steps] == sorted(done for done, _ in steps)
 
 
-@pytest.mark.parametrize("kind", ["ivf-sq4", "opq8", "fastscan"])
+@pytest.mark.parametrize("kind", ["ivf-sq4", "opq8", "fastscan", "opq-fastscan"])
 def test_a_quantiser_comes_back_from_its_file(tmp_path: Path, trained, kind):
     """Codes and decoded vectors are the same to the last bit."""
     quantiser = trained[kind]
@@ -166,7 +175,7 @@ def test_kinds_are_known_by_name():
         "opq32": 32,
         "opq48": 48,
         "opq96": 96,
-        "fastscan": 96,
+        "opq-fastscan": 64,
     }
     assert IndexKind.of("ivf-pq").code_bytes(384) == 96 and IndexKind.of("ivf-pq48").code_bytes(384) == 48
     with pytest.raises(InvalidOptionError, match="wanted one of exact, ivf-sq8"):

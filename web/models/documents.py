@@ -194,6 +194,8 @@ class KnowledgeBaseBody(Body):
     bytes_per_vector_without_text: float | None
     index: str
     index_quantiser: str
+    index_nprobe: int | None = Field(description="Lists that a query looks into, where that was measured.")
+    index_recall: float | None = Field(description="Share of the nearest tokens that lay in as many lists.")
     stored_tokens: Literal["all", "indexed"]
     stored_as: Literal["4 bits", "int8", "index codes"]
     int8_vectors: Literal["kept", "dropped"]

@@ -1,0 +1,188 @@
+"""Search in segments that one quantiser codes: lists are chosen once for all of them, and candidates rescored once.
+
+FAISS scans the chosen lists of each segment with codes of a few bits; the best rows of all segments together are then
+scored from what is stored. A query's result depends on nothing but itself: its lists, its rotation and its final scores
+are computed alone, and of rows that share the last score that was fetched either all count or none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.exact import Found, RowVectors, empty_found, score_rows
+from storage.filled_index import FilledIndex, Selector
+from storage.quantiser import Quantiser
+
+__all__ = ["CodedPart", "best_lists", "search_coded"]
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+# Below this share of live rows FAISS skips dead ones itself; above it, fetching a few more is faster.
+_SELECT_BELOW = 0.5
+# Fetched beyond k.
+_SPARE_ROWS = 16
+# Rounding of a float32 inner product of a few hundred terms, relative to the norms, with room to spare.
+_ROUNDING = 1e-5
+
+
+@dataclass(frozen=True)
+class CodedPart:
+    """One segment's part of a search. Inside, the rows that can be found are numbered from 0: their *places*.
+
+    Attributes:
+        index: FAISS's lists.
+        sought: The stored vectors, by place.
+        rows: int64 (n), the segment's row at each place, rising; None where they are the same.
+        first_row: What is added to the segment's rows.
+        live: bool (n), which places may be found; None: all.
+    """
+
+    index: FilledIndex
+    sought: RowVectors
+    rows: Int64 | None
+    first_row: int
+    live: NDArray[np.bool_] | None
+
+    @property
+    def n_rows(self) -> int:
+        """How many places there are."""
+        return self.sought.n_rows
+
+    @property
+    def n_live(self) -> int:
+        """How many places may be found."""
+        return self.n_rows if self.live is None else int(np.count_nonzero(self.live))
+
+    def numbers(self, places: Int64) -> Int64:
+        """Return the number that each place is known by, int64 of the same shape; of −1 it is meaningless."""
+        return (places if self.rows is None else self.rows[places]) + self.first_row
+
+    def candidates(self, queries: Float32, fetch: int, lists: Int64, biases: Float32) -> tuple[Float32, Int64]:
+        """Return the best live places by their codes.
+
+        Args:
+            queries: float32 (m, coded_d), rotated.
+            fetch: How many rows are wanted.
+            lists: int64 (m, nprobe), where to look.
+            biases: float32 (m, nprobe), inner products with the centroids of these lists.
+
+        Returns:
+            Scores float32 (m, n), −inf for what is no candidate; places int64 (m, n).
+        """
+        share = self.n_live / max(self.n_rows, 1)
+        if not share:
+            return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        selector = None
+        if self.live is not None and share < _SELECT_BELOW:
+            selector = Selector.of(self.live)
+        elif self.live is not None:
+            fetch = math.ceil(1.1 * fetch / share)
+        fetch = min(fetch, self.n_rows)
+        scores, places = self.index.search_lists(queries, fetch, lists, biases, selector)
+        is_candidate = places >= 0
+        if fetch < self.n_rows:
+            # Which of the rows with the last score were fetched is chance: where there may be more, none counts.
+            is_candidate &= ~is_candidate[:, -1:] | (scores > scores[:, -1:])
+        if self.live is not None:
+            is_candidate &= self.live[places]
+        return np.where(is_candidate, scores, np.float32(-np.inf)), places
+
+
+def search_coded(
+    quantiser: Quantiser, parts: Sequence[CodedPart], queries: Float32, k: int, *, nprobe: int, refine: int
+) -> Found:
+    """Search the k best live rows of each query in all parts; scores are inner products with the stored vectors.
+
+    A query that finds fewer than k, though there are as many, is asked again with more effort.
+
+    Args:
+        quantiser: What codes the rows of all parts.
+        parts: The segments' parts; their numbers rise from one to the next.
+        queries: float32 (m, d).
+        k: How many rows per query.
+        nprobe: Lists looked into.
+        refine: Rows rescored for each one wanted.
+    """
+    found = empty_found(len(queries), k)
+    n_rows = sum(part.n_rows for part in parts)
+    wanted = min(k, sum(part.n_live for part in parts))
+    fetch = min((k + _SPARE_ROWS) * refine, n_rows)
+    nprobe = max(1, min(nprobe, quantiser.nlist))
+    asked = np.arange(len(queries))
+    while wanted and len(asked):
+        some = _search(quantiser, parts, queries[asked], k, fetch, nprobe)
+        found.scores[asked], found.rows[asked] = some.scores, some.rows
+        if fetch >= n_rows and nprobe >= quantiser.nlist:
+            break
+        asked = asked[(some.rows >= 0).sum(axis=1) < wanted]
+        fetch, nprobe = min(4 * fetch, n_rows), min(4 * nprobe, quantiser.nlist)
+    return found
+
+
+def best_lists(quantiser: Quantiser, queries: Float32, nprobe: int) -> tuple[Int64, Float32]:
+    """Return the lists whose centroids have the largest inner products with each query, best first.
+
+    A matrix product only selects candidates, so that a query's lists do not depend on the queries beside it.
+
+    Args:
+        quantiser: Whose lists.
+        queries: float32 (m, d).
+        nprobe: How many lists, at most all.
+
+    Returns:
+        Lists int64 (m, nprobe), inner products float32 (m, nprobe).
+    """
+    centroids = quantiser.centroids
+    products = queries @ centroids.T  # (m, nlist)
+    margins = 2 * _ROUNDING * quantiser.largest_norm * np.linalg.norm(queries, axis=1)
+    lists = np.empty((len(queries), nprobe), dtype=np.int64)
+    scores = np.empty((len(queries), nprobe), dtype=np.float32)
+    for index, query in enumerate(queries):
+        last = quantiser.nlist - nprobe
+        bound = np.partition(products[index], last)[last] - margins[index]
+        candidates = np.flatnonzero(products[index] >= bound)
+        exact = score_rows(centroids[candidates], query)
+        best = np.argsort(-exact, kind="stable")[:nprobe]
+        lists[index], scores[index] = candidates[best], exact[best]
+    return lists, scores
+
+
+def _search(
+    quantiser: Quantiser, parts: Sequence[CodedPart], queries: Float32, k: int, fetch: int, nprobe: int
+) -> Found:
+    lists, biases = best_lists(quantiser, queries, nprobe)
+    # One by one: a product with many queries rounds differently.
+    rotated = np.stack([quantiser.rotated(query[None])[0] for query in queries])
+    candidates = [part.candidates(rotated, fetch, lists, biases) for part in parts]
+    found = empty_found(len(queries), k)
+    for index, query in enumerate(queries):
+        scores = np.concatenate([part_scores[index] for part_scores, _ in candidates])
+        numbers = np.concatenate(
+            [part.numbers(places[index]) for part, (_, places) in zip(parts, candidates, strict=True)]
+        )
+        owners = np.repeat(np.arange(len(parts)), [part_scores.shape[1] for part_scores, _ in candidates])
+        places = np.concatenate([part_places[index] for _, part_places in candidates])
+        best = np.lexsort((numbers, -scores))[:fetch]
+        best = best[np.isfinite(scores[best])]
+        exact = np.empty(len(best), dtype=np.float32)
+        for owner in np.unique(owners[best]).tolist():
+            mine = owners[best] == owner
+            exact[mine] = _scored(parts[owner].sought, places[best[mine]], query)
+        order = np.lexsort((numbers[best], -exact))[:k]
+        found.scores[index, : len(order)] = exact[order]
+        found.rows[index, : len(order)] = numbers[best[order]]
+    return found
+
+
+def _scored(vectors: RowVectors, places: Int64, query: Float32) -> Float32:
+    """Return the inner products of places with a query, float32 (n), read in the order of places."""
+    order = np.argsort(places, kind="stable")
+    scores = np.empty(len(places), dtype=np.float32)
+    scores[order] = vectors.inner_products(places[order], query[:, None])[:, 0]
+    return scores
