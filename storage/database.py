@@ -255,6 +255,21 @@ def translated(directory: Path, name: str = DATABASE_NAME) -> Iterator[None]:
         yield
     except (SQLAlchemyError, dbapi2.Error) as error:
         raise _translate(directory, name, error) from error
+    except UnicodeDecodeError as error:
+        if not _is_of_sqlite(error):
+            raise
+        raise CorruptError(
+            f"{directory / name} is damaged ({error}); run 'kbengine verify', then restore a backup"
+        ) from error
+
+
+def _is_of_sqlite(error: BaseException) -> bool:
+    """Tell whether SQLite's module raised it: it decodes what SQLite says of a damaged schema, names in it included."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    raised_in = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+    return raised_in.startswith(("sqlalchemy.", __name__))
 
 
 def _translate(directory: Path, file_name: str, error: Exception) -> KBError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from storage.errors import (
     CorruptError,
     FormatTooNewError,
     InvalidOptionError,
+    KBError,
     KnowledgeBaseExistsError,
     LockedError,
     NotAKnowledgeBaseError,
@@ -365,3 +367,22 @@ def test_closed_writer_refuses_further_calls(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(StateError, match="open it again"):
         writer.add([make_document("a", "amber")])
+
+
+def test_a_damaged_schema_is_a_named_error_whatever_its_letters(tmp_path: Path) -> None:
+    """SQLite quotes the damaged name in its message, and that may be no UTF-8."""
+    KBWriter.create(tmp_path / "kb", make_settings()).close()
+    file = tmp_path / "kb" / "kb.sqlite"
+    sound = file.read_bytes()
+    damaged = 0
+    for found in re.finditer(rb"indexsqlite_autoindex_\w", sound):
+        data = bytearray(sound)
+        data[found.end() - 1] ^= 0x80
+        file.write_bytes(data)
+        try:
+            KBReader.open(tmp_path / "kb").close()
+        except KBError as error:
+            damaged += isinstance(error, CorruptError)
+    assert damaged
+    file.write_bytes(sound)
+    KBReader.open(tmp_path / "kb").close()
