@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +16,17 @@ from sqlalchemy import Connection, select
 
 from storage import schema
 from storage.acknowledged import Acknowledged
-from storage.backup_store import BackupList, BackupStore, StoredFile, total_bytes
+from storage.backup_places import open_store
+from storage.backup_store import BackupList, StoredFile, total_bytes
 from storage.catalog import live_segments, newest_generation_number
 from storage.creation import ENCODER_DIRECTORY, appearing
 from storage.database import DATABASE_NAME, database_path, raw_connection, reader_engine, translated
-from storage.durable import TEMPORARY_SUFFIX, copy_durably, fsync_directory, read_error, remove_file
+from storage.durable import fsync_directory, read_error, remove_file
 from storage.errors import BuildIncompleteError, CorruptError, InvalidOptionError
 from storage.findings import Findings
-from storage.lock import LOCK_NAME, WriterLock
+from storage.lock import LOCK_NAME
 from storage.opening import check_log
-from storage.operating_system import operating_system, remove_tree
+from storage.operating_system import operating_system
 from storage.quantiser_file import quantiser_path
 from storage.recorded_answers import RECORDED_NAME
 from storage.segment import segment_path
@@ -70,11 +70,11 @@ class _Pinned:
 def back_up(
     path: str | Path, folder: str | Path, *, keep: int | None = None, stage: Stage | None = None
 ) -> BackupReport:
-    """Add a backup of the newest commit to a folder of backups, while readers and writers go on.
+    """Add a backup of the newest commit to a folder or address of backups, while readers and writers go on.
 
     Args:
         path: The knowledge base.
-        folder: Of its backups, made if it is not there.
+        folder: Of its backups, made if it is not there; or an address, see `storage.backup_places`.
         keep: How many backups stay in it, the newest; None keeps all.
         stage: Shown the progress.
 
@@ -83,19 +83,19 @@ def back_up(
         InvalidOptionError: The folder holds something else, or backups of another knowledge base.
         StorageFullError: No space; earlier backups are untouched.
     """
-    source, store = Path(path), BackupStore(Path(folder))
+    source, store = Path(path), open_store(folder)
     if keep is not None and keep < 1:
         raise InvalidOptionError(f"keep is {keep}; wanted at least 1")
     database_path(source)
     check_log(source)
     store.prepare()
-    with WriterLock(store.folder), _copied_database(source, store.folder) as (copy, pinned):
+    with store.working() as scratch, _copied_database(source, scratch) as (copy, pinned):
         made_from, generation = _checked(copy)
         for earlier in store.generations()[-1:]:
             if store.read_list(earlier).made_from != made_from or earlier > generation:
                 raise InvalidOptionError(
-                    f"{store.folder} holds backups of another knowledge base, or of later commits than {generation}; "
-                    "give another folder"
+                    f"{store.place} holds backups of another knowledge base, or of later commits than {generation}; "
+                    "give another place"
                 )
         files: list[StoredFile] = []
         new_bytes = 0
@@ -111,19 +111,16 @@ def back_up(
                 new_bytes += size * is_new
                 if stage is not None:
                     stage("copying files", number + 1, len(wanted))
-        fsync_directory(store.folder / "objects")
+        store.settle()
         store.write_list(BackupList(generation, made_from, tuple(files)))
         store.prune(keep)
     return BackupReport(generation, len(files), total_bytes(files), new_bytes)
 
 
 @contextlib.contextmanager
-def _copied_database(source: Path, folder: Path) -> Iterator[tuple[Path, list[_Pinned]]]:
-    """Give a directory with a copy of the database, and the other files of the same commit, opened."""
-    temporary = folder / f".{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
-    operating_system().mkdir(temporary)
+def _copied_database(source: Path, temporary: Path) -> Iterator[tuple[Path, list[_Pinned]]]:
+    """Copy the database into a directory and give that, and the other files of the same commit, opened."""
     with contextlib.ExitStack() as opened:
-        opened.callback(lambda: remove_tree(temporary))
         engine = reader_engine(source)
         opened.callback(engine.dispose)
         for attempt in range(_MAX_RETRIES):
@@ -204,7 +201,7 @@ def restore(
     """Make a knowledge base of a backup; it appears at `path` whole and verified, or not at all.
 
     Args:
-        folder: Of backups.
+        folder: Of backups, or an address.
         path: Where the knowledge base goes: nothing, or an empty directory.
         generation: Of which commit, as `BackupStore.generations` lists them; None takes the newest.
         stage: Shown the progress.
@@ -214,7 +211,7 @@ def restore(
         KnowledgeBaseExistsError: The path holds something.
         CorruptError: The backup is damaged.
     """
-    store, target = BackupStore(Path(folder)), Path(path)
+    store, target = open_store(folder), Path(path)
     backup = store.read_list(generation)
     calls = operating_system()
     with appearing(target) as temporary:
@@ -224,12 +221,10 @@ def restore(
             calls.mkdir(temporary / directory)
         for number, file in enumerate(backup.files, start=1):
             is_secret = file.path == KEY_FILE
-            n_bytes, sha256 = copy_durably(
-                store.object_path(file.sha256), temporary / file.path, mode=0o600 if is_secret else 0o644
-            )
+            n_bytes, sha256 = store.fetch(file.sha256, temporary / file.path, mode=0o600 if is_secret else 0o644)
             if (n_bytes, sha256) != (file.n_bytes, file.sha256):
                 raise CorruptError(
-                    f"{store.object_path(file.sha256)} has sha256 {sha256}, so the backup of commit "
+                    f"{store.where(file.sha256)} has sha256 {sha256}, so the backup of commit "
                     f"{backup.generation} is damaged; take another: {', '.join(map(str, store.generations()))}"
                 )
             if stage is not None:

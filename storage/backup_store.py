@@ -1,4 +1,4 @@
-"""A folder of backups: objects named by their SHA-256, and one list of files per backup.
+"""What a place of backups is: objects named by their SHA-256, and one list of files per backup.
 
 An object that is there already is not written again, so a backup costs what is new: the database and new segments. A
 list is written last and whole: a backup that was killed is not there.
@@ -6,34 +6,22 @@ list is written last and whole: a backup that was killed is not there.
 
 from __future__ import annotations
 
+import abc
+import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.durable import (
-    READ_CHUNK_BYTES,
-    TEMPORARY_SUFFIX,
-    DurableFile,
-    check_file,
-    fsync_directory,
-    is_abandoned,
-    read_error,
-    remove_file,
-    write_durably,
-    write_error,
-)
-from storage.errors import CorruptError, FormatTooNewError, InvalidOptionError, NotAKnowledgeBaseError
-from storage.operating_system import operating_system
+from storage.errors import CorruptError, FormatTooNewError, NotAKnowledgeBaseError
 
-__all__ = ["BackupList", "BackupStore", "StoredFile"]
+__all__ = ["LIST_PREFIX", "LIST_SUFFIX", "BackupList", "BackupStore", "StoredFile", "total_bytes"]
 
 FORMAT_VERSION = 1
-_OBJECTS = "objects"
-_LIST_PREFIX, _LIST_SUFFIX = "backup-", ".json"
+OBJECTS = "objects"
+LIST_PREFIX, LIST_SUFFIX = "backup-", ".json"
 
 
 @dataclass(frozen=True)
@@ -60,80 +48,76 @@ class BackupList:
     files: tuple[StoredFile, ...]
 
 
-class BackupStore:
-    """The backups in a folder."""
+class BackupStore(abc.ABC):
+    """The backups at one place; `storage.backup_places.open_store` gives the one for a folder or an address.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Attributes:
+        place: What messages call it.
+    """
 
+    place: str
+
+    @abc.abstractmethod
     def prepare(self) -> None:
-        """Make the folder; one that holds something else is refused."""
-        try:
-            if self.folder.exists() and not self._is_ours():
-                raise InvalidOptionError(
-                    f"{self.folder} holds something that is no backup; give an empty folder or one that 'kbengine "
-                    "backup' made"
-                )
-            if not self.folder.exists():
-                self.folder.parent.mkdir(parents=True, exist_ok=True)
-                operating_system().mkdir(self.folder)
-                fsync_directory(self.folder.parent)
-            if not (self.folder / _OBJECTS).is_dir():
-                operating_system().mkdir(self.folder / _OBJECTS)
-                fsync_directory(self.folder)
-        except OSError as error:
-            raise write_error(error, self.folder) from error
+        """Make the place; one that holds something else is refused."""
 
-    def _is_ours(self) -> bool:
-        return self.folder.is_dir() and ((self.folder / _OBJECTS).is_dir() or not any(self.folder.iterdir()))
+    @abc.abstractmethod
+    def working(self) -> contextlib.AbstractContextManager[Path]:
+        """Give a directory for temporary files while a backup is made, with others held off as far as the place can."""
 
-    def object_path(self, sha256: str) -> Path:
-        """Return where an object is."""
-        return self.folder / _OBJECTS / sha256
-
+    @abc.abstractmethod
     def has(self, n_bytes: int, sha256: str) -> bool:
         """Tell whether an object of this name and size is there."""
-        try:
-            return self.object_path(sha256).stat().st_size == n_bytes
-        except OSError:
-            return False
 
+    @abc.abstractmethod
     def put(self, descriptor: int, path: Path, *, expected: str | None = None) -> tuple[int, str, bool]:
         """Store what an open file holds; return its size, its checksum and whether it was new.
 
         Raises:
             CorruptError: It is not what was `expected`, a checksum.
         """
-        name = self.folder / _OBJECTS / f"{os.urandom(8).hex()}.new"
-        with DurableFile(name) as file:
-            try:
-                offset = 0
-                while chunk := os.pread(descriptor, READ_CHUNK_BYTES, offset):
-                    file.write(chunk)
-                    offset += len(chunk)
-            except OSError as error:
-                raise read_error(error, path) from error
-            if expected not in (None, file.sha256):
-                raise CorruptError(
-                    f"{path} has sha256 {file.sha256}, expected {expected}; run 'kbengine verify --repair' and back up "
-                    "again"
-                )
-            file.path = self.object_path(file.sha256)
-            if self.has(file.n_bytes, file.sha256):
-                return file.n_bytes, file.sha256, False
-            file.commit(replace=True)
-            return file.n_bytes, file.sha256, True
+
+    @abc.abstractmethod
+    def fetch(self, sha256: str, target: Path, *, mode: int) -> tuple[int, str]:
+        """Copy an object to a new file durably; return its size and checksum."""
+
+    @abc.abstractmethod
+    def settle(self) -> None:
+        """Make sure that the objects that were put stay."""
+
+    @abc.abstractmethod
+    def read(self, name: str) -> bytes:
+        """Return what a list's file holds."""
+
+    @abc.abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Write a list's file, whole or not at all."""
+
+    @abc.abstractmethod
+    def list_names(self) -> list[str]:
+        """Return the names of the lists' files."""
+
+    @abc.abstractmethod
+    def remove(self, lists: Iterable[str]) -> None:
+        """Remove lists, for good before anything else is."""
+
+    @abc.abstractmethod
+    def remove_all_but(self, needed: frozenset[str]) -> int:
+        """Remove the other objects, and what killed backups left; return how many."""
+
+    @abc.abstractmethod
+    def where(self, sha256: str) -> str:
+        """Return what messages call an object."""
 
     def write_list(self, backup: BackupList) -> None:
         """Make the backup be there."""
         record = {"format": FORMAT_VERSION, **asdict(backup)}
         text = json.dumps(record | {"checksum": _checksum(record)}, indent=1) + "\n"
-        write_durably(self._list_path(backup.generation), [text.encode()], replace=True)
+        self.write(_list_name(backup.generation), text.encode())
 
     def generations(self) -> list[int]:
         """Return the commits of which there are backups, rising."""
-        names = (path.name for path in self.folder.glob(f"{_LIST_PREFIX}*{_LIST_SUFFIX}"))
-        return sorted(int(name.removeprefix(_LIST_PREFIX).removesuffix(_LIST_SUFFIX)) for name in names)
+        return sorted(int(name.removeprefix(LIST_PREFIX).removesuffix(LIST_SUFFIX)) for name in self.list_names())
 
     def read_list(self, generation: int | None = None) -> BackupList:
         """Return what a backup consists of, by default the newest.
@@ -145,28 +129,23 @@ class BackupStore:
         there = self.generations()
         if not there or generation not in (None, *there):
             raise NotAKnowledgeBaseError(
-                f"{self.folder} holds no backup{'' if generation is None else f' of commit {generation}'}, it has "
+                f"{self.place} holds no backup{'' if generation is None else f' of commit {generation}'}, it has "
                 f"those of {', '.join(map(str, there)) or 'none'}; 'kbengine backup' makes one"
             )
-        path = self._list_path(there[-1] if generation is None else generation)
+        name = _list_name(there[-1] if generation is None else generation)
         try:
-            record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            record: dict[str, Any] = json.loads(self.read(name).decode("utf-8"))
             checksum = record.pop("checksum")
             if record.pop("format", 0) > FORMAT_VERSION:
-                raise FormatTooNewError(f"{path} was written by a newer kbengine: upgrade kbengine")
+                raise FormatTooNewError(f"{name} in {self.place} was written by a newer kbengine: upgrade kbengine")
             if checksum != _checksum({"format": FORMAT_VERSION, **record}):
                 raise ValueError("its checksum is of something else")
             files = tuple(StoredFile(**each) for each in record["files"])
             return BackupList(record["generation"], record["made_from"], files)
-        except OSError as error:
-            raise read_error(error, path) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptError(f"{path} is not what was written ({error}); take an older backup") from error
-
-    def check(self, backup: BackupList) -> None:
-        """Raise CorruptError unless every object of the backup is what was written."""
-        for file in backup.files:
-            check_file(self.object_path(file.sha256), n_bytes=file.n_bytes, sha256=file.sha256)
+            raise CorruptError(
+                f"{name} in {self.place} is not what was written ({error}); take an older backup"
+            ) from error
 
     def prune(self, keep: int | None) -> int:
         """Remove all but the newest `keep` backups (None: none of them) and what belongs to no backup.
@@ -174,19 +153,14 @@ class BackupStore:
         Return how many objects were removed.
         """
         generations = self.generations()
-        for generation in generations[: 0 if keep is None else max(0, len(generations) - keep)]:
-            remove_file(self._list_path(generation))
-        fsync_directory(self.folder)  # before the objects: a list must not come back without them
+        old = generations[: 0 if keep is None else max(0, len(generations) - keep)]
+        self.remove([_list_name(generation) for generation in old])
         needed = {file.sha256 for each in self.generations() for file in self.read_list(each).files}
-        stale = [path for path in (self.folder / _OBJECTS).iterdir() if path.name not in needed]
-        stale = [path for path in stale if path.suffix != TEMPORARY_SUFFIX or is_abandoned(path)]
-        for path in (*stale, *(path for path in self.folder.glob(f"*{TEMPORARY_SUFFIX}") if is_abandoned(path))):
-            if path.is_file():
-                remove_file(path)
-        return len(stale)
+        return self.remove_all_but(frozenset(needed))
 
-    def _list_path(self, generation: int) -> Path:
-        return self.folder / f"{_LIST_PREFIX}{generation:012d}{_LIST_SUFFIX}"
+
+def _list_name(generation: int) -> str:
+    return f"{LIST_PREFIX}{generation:012d}{LIST_SUFFIX}"
 
 
 def _checksum(record: dict[str, Any]) -> str:

@@ -11,14 +11,15 @@ from kbengine.terminal.options import json_option, kb_option, option
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder")
 @kb_option
 @option("--keep", int, "Keep so many backups in the folder, the newest; by default all.")
 @json_option
-def backup(folder: Path, kb: Path, keep: int | None, as_json: bool) -> None:
+def backup(folder: str, kb: Path, keep: int | None, as_json: bool) -> None:
     """Add a backup of the newest commit to FOLDER, while others read and write.
 
-    What earlier backups in it have is not copied again: the database is, and segments that are new.
+    What earlier backups in it have is not copied again: the database is, and segments that are new. FOLDER may be the
+    address of an object store, such as s3://bucket/my-kb, with the package for its kind installed (s3fs).
 
     \b
     Example: kbengine backup my-backups --kb my-kb
@@ -39,11 +40,11 @@ def backup(folder: Path, kb: Path, keep: int | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder")
 @kb_option
 @option("--generation", int, "Restore the backup of this commit; by default the newest.")
 @json_option
-def restore(folder: Path, kb: Path, generation: int | None, as_json: bool) -> None:
+def restore(folder: str, kb: Path, generation: int | None, as_json: bool) -> None:
     """Make the knowledge base --kb, which is not there yet, of a backup in FOLDER.
 
     \b

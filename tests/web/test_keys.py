@@ -211,6 +211,7 @@ NEEDED = {
     ("POST", "/v1/feedback"): "write",
     ("POST", "/v1/feedback:delete"): "write",
     ("POST", "/v1/kb:verify"): "admin",
+    ("POST", "/v1/kb:backup"): "admin",
     ("GET", "/livez"): "public",
     ("GET", "/readyz"): "public",
     ("GET", "/openapi.json"): "public",

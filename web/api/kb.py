@@ -10,8 +10,10 @@ from flask import Response
 from kbengine.terminal.facts import kb_facts
 from web.guards import access
 from web.models.documents import KnowledgeBaseBody, VerifyBody
+from web.models.jobs import JobBody
 from web.responses import fields_of, json_response
 from web.service import current_service
+from web.submitting import accepted, new_job_folder, submit
 from web.verifying import VerifyState
 
 kb = APIBlueprint("kb", __name__, url_prefix="/v1", tag="Knowledge base")
@@ -45,6 +47,20 @@ def start_verify() -> Response:
     Every byte is read and compared, in the background; queries go on meanwhile.
     """
     return json_response(verify_json(current_service().engine.verification.start()), 202)
+
+
+@kb.post("/kb:backup")
+@kb.output(JobBody, 202, description="The job that makes the backup.")
+@access("admin")
+def start_backup() -> Response:
+    """Back up the knowledge base, as a job.
+
+    The result is an archive of one commit, whatever changes meanwhile: `tar xf` makes a folder `backups` of it, and
+    `kbengine restore backups` a knowledge base, verified. Hashes of API keys kept beside the knowledge base are in it.
+    """
+    service = current_service()
+    with new_job_folder(service) as folder:
+        return accepted(submit(folder, "backup", "backup", {}))
 
 
 def verify_json(state: VerifyState) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from web.jobs.job import Kind
 from web.jobs.runner import Work
 from web.works.annotations import annotate
+from web.works.backups import back_up_kb
 from web.works.filling import fill
 from web.works.uploads import upload
 
@@ -22,5 +23,6 @@ def works_of(engine: Engine) -> Mapping[str, Work]:
         "upload": partial(upload, engine),
         "annotate": partial(annotate, engine),
         "fill": partial(fill, engine),
+        "backup": partial(back_up_kb, engine),
     }
     return cast("Mapping[str, Work]", works)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from storage.backup import restore
-from storage.backup_store import BackupStore
+from storage.backup_places import open_store
 from storage.errors import UnknownEncoderError
 from storage.reader import KBReader
 from storage.tuned_files import tuned_weights
@@ -48,7 +48,7 @@ def state_beside(kb: Path) -> State:
     if (kb.parent / OUT).exists():
         state["out"] = state_of(kb.parent / OUT)
         assert verify(kb.parent / OUT).clean
-    if BackupStore(kb.parent / BACKUPS).generations():
+    if open_store(kb.parent / BACKUPS).generations():
         with tempfile.TemporaryDirectory() as scratch:
             restore(kb.parent / BACKUPS, Path(scratch) / "again")
             state["backup"] = state_of(Path(scratch) / "again")
