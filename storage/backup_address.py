@@ -27,8 +27,8 @@ class BackupAddress(BackupStore):
     One backup at a time: there is no lock that object stores share.
     """
 
+    def __init__(self, address: str) -> None:
         """Look the file system up; nothing is asked of it yet."""
-        """The file system is looked up, nothing is asked of it yet."""
         import fsspec  # late: a folder needs none
 
         self.place = address.rstrip("/")
