@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from storage.ann_codes import encode_rows
 from storage.catalog import Generation
 from storage.checksum import sealed
-from storage.codes import common_scale, quantise
+from storage.codes import covering_scale, quantise
 from storage.errors import DuplicateDocumentError, InvalidOptionError
 from storage.postings import build_postings
 from storage.quantiser import Quantiser
@@ -25,6 +25,7 @@ from storage.stored_code import MEASURED_ROWS, measure_stored_code
 
 __all__ = [
     "Batch",
+    "SideBySide",
     "PlacedPassage",
     "check_documents",
     "common_scales",
@@ -150,12 +151,12 @@ def common_scales(placed: Sequence[PlacedPassage], settings: KBSettings) -> tupl
     token_scale, passage_scale = settings.token_scale, settings.passage_scale
     if token_scale is None or passage_scale is None:
         passage_vectors = np.stack([entry.passage.passage_vector for entry in placed])
-        token_vectors = np.concatenate([entry.passage.vectors for entry in placed])
+        token_vectors = [entry.passage.vectors for entry in placed if len(entry.passage.vectors)]
         if token_scale is None:
             # A first batch without one kept token says nothing about token vectors; passage vectors must do.
-            token_scale = _fit(token_vectors if len(token_vectors) else passage_vectors)
+            token_scale = _fit(token_vectors or [passage_vectors])
         if passage_scale is None:
-            passage_scale = _fit(passage_vectors)
+            passage_scale = _fit([passage_vectors])
     return token_scale, passage_scale
 
 
@@ -169,9 +170,30 @@ def measured_code(placed: Sequence[PlacedPassage]) -> Quantiser:
     return measure_stored_code(vectors)
 
 
-def _fit(vectors: NDArray[np.float32]) -> float:
-    headroom = _HEADROOM if len(vectors) < _SAMPLE_ROWS else 1.0
-    return common_scale(vectors * np.float32(headroom))
+def _fit(parts: Sequence[NDArray[np.float32]]) -> float:
+    """Return the common scale of vectors, given in parts: side by side they would be a copy of all of them."""
+    largest = np.concatenate([np.abs(part).max(axis=1) for part in parts])
+    headroom = _HEADROOM if len(largest) < _SAMPLE_ROWS else 1.0
+    return covering_scale(largest * np.float32(headroom))
+
+
+class SideBySide:
+    """Vectors of several passages as the rows of one array, of which a block at a time is made."""
+
+    def __init__(self, parts: Sequence[NDArray[np.float32]]) -> None:
+        self._parts = parts
+        self._ends = np.cumsum([len(part) for part in parts])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __call__(self, block: slice) -> NDArray[np.float32]:
+        """Return the rows of a slice from `start` to `stop`, float32 (rows, d)."""
+        first = int(np.searchsorted(self._ends, block.start, side="right"))
+        last = int(np.searchsorted(self._ends, block.stop, side="left"))
+        begin = block.start - (int(self._ends[first - 1]) if first else 0)
+        rows = np.concatenate(self._parts[first : last + 1])
+        return rows[begin : begin + block.stop - block.start]
 
 
 def segment_arrays(
@@ -192,12 +214,13 @@ def segment_arrays(
         quantiser: Token vectors are stored as its codes; None stores them as int8.
     """
     passages = [entry.passage for entry in placed]
-    vectors = np.concatenate([passage.vectors for passage in passages])
     token_vectors: dict[str, Any]
     if quantiser is None:
+        vectors = np.concatenate([passage.vectors for passage in passages])
         token_vectors = dict(zip(("codes", "scales"), quantise(vectors, token_scale), strict=True))
     else:
-        coded = encode_rows(len(vectors), lambda block: vectors[block], quantiser)
+        rows = SideBySide([passage.vectors for passage in passages])
+        coded = encode_rows(len(rows), rows, quantiser)
         token_vectors = {
             "codes": None,
             "scales": None,
@@ -228,7 +251,7 @@ def segment_arrays(
         posting_passages=postings.posting_passages,
         posting_counts=postings.posting_counts,
         passage_lengths=postings.passage_lengths,
-        d=vectors.shape[1],
+        d=passages[0].vectors.shape[1],
         token_scale=token_scale,
         passage_scale=passage_scale,
         encoder=encoder,

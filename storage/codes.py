@@ -48,7 +48,11 @@ def common_scale(vectors: NDArray[np.floating[Any]], *, coverage: float = 0.999)
     vectors = _check_vectors(vectors)
     if len(vectors) == 0:
         raise UsageError("common_scale got no vectors, expected at least one; pass the vectors of the first add")
-    largest = np.abs(vectors).max(axis=1)
+    return covering_scale(np.abs(vectors).max(axis=1), coverage=coverage)
+
+
+def covering_scale(largest: NDArray[np.float32], *, coverage: float = 0.999) -> float:
+    """Return the common scale of rows of which the largest absolute component is known, float32 (n), n > 0."""
     needed = np.quantile(largest, coverage, method="higher") / _MAX_CODE
     rounded = round_up_to_float16(np.array([max(float(needed), _MIN_SCALE)], dtype=np.float32))
     return check_scale(float(rounded[0]))

@@ -105,7 +105,7 @@ def build(
 ) -> BuildReport:
     """Build a knowledge base of the corpus in the directory `path`, or go on with an interrupted build.
 
-    Every chunk of about two thousand passages is durable when the next begins; interrupted, the same call goes on
+    Every chunk of about five hundred passages is durable when the next begins; interrupted, the same call goes on
     where it stopped. Until it is done the directory answers no query.
 
     Args:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder
     from kbengine.encoders.passage_windows import PassageVectors
 
-CHUNK_PASSAGES = 2048
-"""Passages encoded and committed together: enough to sort by length, few enough to lose little when interrupted."""
-CHUNK_CHARS = 4_000_000
+CHUNK_PASSAGES = 512
+"""Passages encoded and committed together: enough to sort by length, few enough to lose little when interrupted, and
+for two chunks of float32 vectors, one being encoded and one being stored, to take a third of a gigabyte."""
+CHUNK_CHARS = 1_000_000
 """And at most about this many characters, so that a chunk of book chapters stays within memory."""
 
 P = TypeVar("P")
@@ -105,7 +106,7 @@ def new_passage(passage: CorpusPassage, vectors: PassageVectors, keep: NDArray[n
     return NewPassage(
         ordinal=passage.ordinal,
         text=passage.text,
-        vectors=vectors.vectors[kept],
+        vectors=vectors.vectors if len(kept) == len(keep) else vectors.vectors[kept],  # no copy of all of them
         token_ordinals=kept.astype(np.uint32),
         starts=vectors.starts[kept],
         ends=vectors.ends[kept],
@@ -119,9 +120,10 @@ def new_passage(passage: CorpusPassage, vectors: PassageVectors, keep: NDArray[n
 
 
 def chunks(
-    documents: Iterable[tuple[CorpusDocument, P]], *, most_passages: int = CHUNK_PASSAGES
+    documents: Iterable[tuple[CorpusDocument, P]], *, most_passages: int | None = None
 ) -> Iterator[tuple[list[CorpusDocument], P]]:
     """Return chunks of documents, each with the position after its last one."""
+    most_passages = CHUNK_PASSAGES if most_passages is None else most_passages
     chunk: list[CorpusDocument] = []
     n_passages = n_chars = 0
     last: P | None = None
