@@ -120,10 +120,12 @@ def _blueprints() -> list[APIBlueprint]:
 
 def _protocols() -> list[APIBlueprint]:
     """Return what speaks in other tools' words."""
+    from web.linkers.nif import nif
+    from web.linkers.rel import rel
     from web.openai.routes import openai
     from web.reconciliation.routes import reconciliation
 
-    return [openai, reconciliation]
+    return [openai, reconciliation, rel, nif]
 
 
 def _allow_origins(app: APIFlask, settings: ServiceSettings) -> None:

@@ -42,6 +42,7 @@ _TAGS = {
     "Aliases": "Other names of documents.",
     "Jobs": "Work that takes longer than a request: followed, cancelled, its results fetched.",
     "OpenAI": "What OpenAI's clients can ask a knowledge base; errors are in their form.",
+    "Linkers": "Entity linking in the words of other linkers: REL's API, and NIF for GERBIL and ELEVANT.",
     "Reconciliation": "W3C's Reconciliation Service API 0.2, for OpenRefine and other tools that match tables.",
     "Knowledge base": "What it holds, and whether it is intact.",
     "Operation": "Health, metrics, and what problems mean.",

@@ -188,6 +188,9 @@ NEEDED = {
     ("GET", "/v1/models"): "read",
     ("GET", "/v1/models/<path:model>"): "read",
     ("POST", "/v1/embeddings"): "read",
+    ("GET", "/rel"): "public",
+    ("POST", "/rel"): "read",
+    ("POST", "/nif"): "read",
     ("GET", "/reconcile"): "read",
     ("POST", "/reconcile"): "read",
     ("GET", "/reconcile/suggest/entity"): "read",
@@ -222,7 +225,9 @@ NEEDED = {
 def api_routes(app):
     """Return (method, rule) of every route of the API and of operation."""
     for rule in app.url_map.iter_rules():
-        if rule.rule.startswith(("/v1/", "/reconcile", "/livez", "/readyz", "/metrics", "/openapi", "/problems")):
+        if rule.rule.startswith(
+            ("/v1/", "/reconcile", "/rel", "/nif", "/livez", "/readyz", "/metrics", "/openapi", "/problems")
+        ):
             for method in sorted(set(rule.methods) - {"HEAD", "OPTIONS"}):
                 yield (method, rule.rule), app.view_functions[rule.endpoint]
 
