@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option, reader_option
+from kbengine.terminal.options import device_option, dtype_option, json_option, option, reader_option
+from kbengine.terminal.service import kb_or_service_option, refuse_own_choices
 
 if TYPE_CHECKING:
     from adapters.annotating.linked import Annotation
@@ -23,7 +25,7 @@ _FILE_NAME = re.compile(r"\S+\.(txt|md|html?|text)|\S*/\S+\.\w+")
 
 @click.command()
 @click.argument("text")
-@kb_option
+@kb_or_service_option
 @option("--encoder", str, "Link with this tuned encoder, or this model; by default the knowledge base's own.")
 @device_option
 @dtype_option
@@ -35,7 +37,7 @@ _FILE_NAME = re.compile(r"\S+\.(txt|md|html?|text)|\S*/\S+\.\w+")
 @json_option
 def annotate(
     text: str,
-    kb: Path,
+    kb: Path | None,
     encoder: str | None,
     device: str,
     dtype: DTypeChoice,
@@ -54,32 +56,60 @@ def annotate(
       kbengine annotate --kb my-kb article.txt --links-only --json
       pdftotext report.pdf - | kbengine annotate --kb my-kb -
     """
+    given = _text(text)
+    options = {"threshold": threshold, "candidates": candidates, "unlinked": not links_only, "where": where}
+    if kb is None:
+        if encoder is not None:
+            raise click.UsageError("--encoder is not asked of a service for annotating; leave it out, or give --kb")
+        found = _found_by_service(given, options)
+    else:
+        found = _found_here(kb, given, options, encoder, device=device, dtype=dtype, reader=reader)
+    output = standard_output(as_json=as_json)
+    n = 0
+    for n, each in enumerate(found, start=1):  # noqa: B007  (how many there were)
+        if as_json:
+            output.record(each.to_json())
+        else:
+            output.line(_line(each))
+    if not n and not as_json:
+        output.line("no mention found")
+
+
+def _found_here(
+    kb: Path, text: str, options: dict[str, Any], encoder: str | None, **opened_with: Any
+) -> Iterator[Annotation]:
+    """Yield what a knowledge base in a directory here finds."""
     from adapters.annotating.annotator import AnnotateOptions, annotator_for
     from adapters.tasks.answerer import Answerer
     from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
     from kbengine.progress import Stages, progress_for_terminal
 
-    given = _text(text)
-    options = AnnotateOptions(threshold=threshold, candidates=candidates, unlinked=not links_only, where=where)
-    opened_with = KnowledgeBaseOptions(device=device, dtype=dtype, reader=reader)
-    output = standard_output(as_json=as_json)
+    wanted = AnnotateOptions(**options)
     with (
-        KnowledgeBase.open(kb, encoder, options=opened_with) as knowledge_base,
-        progress_for_terminal(quiet=len(given) < LONG_CHARS) as sink,
+        KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(**opened_with)) as knowledge_base,
+        progress_for_terminal(quiet=len(text) < LONG_CHARS) as sink,
     ):
         answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
         annotator, stages = annotator_for(answerer, knowledge_base), Stages(sink)
-        found = annotator.annotate(
-            given, options, progress=lambda done, total: stages("characters annotated", done, total)
+        yield from annotator.annotate(
+            text, wanted, progress=lambda done, total: stages("characters annotated", done, total)
         )
-        n = 0
-        for n, each in enumerate(found, start=1):  # noqa: B007  (how many there were)
-            if as_json:
-                output.record(each.to_json())
+
+
+def _found_by_service(text: str, options: dict[str, Any]) -> Iterator[Annotation]:
+    """Yield what a service finds, showing how far it is."""
+    from adapters.remote.asking import annotate as ask_service
+    from kbengine.progress import Stages, progress_for_terminal
+    from kbengine.terminal.service import Service
+
+    refuse_own_choices()
+    with progress_for_terminal(quiet=len(text) < LONG_CHARS) as sink:
+        stages = Stages(sink)
+        for each in ask_service(Service.of_environment(), text, options):
+            if isinstance(each, tuple):
+                stages("characters annotated", *each)
             else:
-                output.line(_line(each))
-    if not n and not as_json:
-        output.line("no mention found")
+                yield each
 
 
 def _line(annotation: Annotation) -> str:

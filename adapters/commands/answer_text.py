@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
-from storage.field_rows import shown_fields
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -115,7 +114,7 @@ def _show(output: Output, answer: Answer, *, is_candidate: bool, with_fields: bo
     )
     output.console.print(head)
     output.console.print(Padding(_context(best), (0, 0, 0, 4)))
-    fields = "; ".join(f"{name}: {value}" for name, value in shown_fields(best.document.meta)) if with_fields else ""
+    fields = _fields(best) if with_fields else ""
     if fields:
         shown = fields if len(fields) <= CONTEXT_CHARS else f"{fields[: CONTEXT_CHARS - 1]}…"
         output.console.print(Padding(Text(shown, style="dim"), (0, 0, 0, 4)))
@@ -132,6 +131,12 @@ def _show(output: Output, answer: Answer, *, is_candidate: bool, with_fields: bo
             style="dim",
             markup=False,
         )
+
+
+def _fields(place: Evidence) -> str:
+    from storage.field_rows import shown_fields  # brings SQLAlchemy, which few answers need
+
+    return "; ".join(f"{name}: {value}" for name, value in shown_fields(place.document.meta))
 
 
 def _context(place: Evidence) -> Text:

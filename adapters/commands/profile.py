@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option, reader_option
+from kbengine.terminal.options import device_option, dtype_option, json_option, option, reader_option
+from kbengine.terminal.service import kb_or_service_option, refuse_own_choices
 
 if TYPE_CHECKING:
     from adapters.profiles.card import Edge, EntityRef, Fact, FactValue, Profile
@@ -20,7 +21,7 @@ SHOWN_NAMES = 12
 
 @click.command()
 @click.argument("name", required=False)
-@kb_option
+@kb_or_service_option
 @option("--id doc_id", str, "Describe the document with this id; by default what NAME means.")
 @option("--relation relations", str, "Ask for this relation; by default for the usual ones.", multiple=True)
 @option("--relations n_relations", int, "Ask for so many of the usual relations.", default=16)
@@ -33,7 +34,7 @@ SHOWN_NAMES = 12
 @json_option
 def profile(
     name: str | None,
-    kb: Path,
+    kb: Path | None,
     doc_id: str | None,
     relations: tuple[str, ...],
     n_relations: int,
@@ -52,23 +53,50 @@ def profile(
       kbengine profile --kb my-kb "Marie Curie"
       kbengine profile --kb my-kb --id marie-curie --relation P19 --relation "doctoral advisor" --json
     """
-    from adapters.profiles.profiler import ProfileOptions, Profiler
-    from adapters.tasks.answerer import Answerer
-    from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
-
     if (name is None) == (doc_id is None):
         raise click.UsageError("give either NAME or --id")
-    options = ProfileOptions(relations or None, n_relations, threshold, where)
-    opened_with = KnowledgeBaseOptions(device=device, dtype=dtype, reader=reader)
-    with KnowledgeBase.open(kb, encoder, options=opened_with) as knowledge_base:
-        answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
-        profiler = Profiler(knowledge_base.reader, answerer.answer)
-        card = profiler.profile(name, options) if name is not None else profiler.profile_of(doc_id or "", options)
+    asked = {
+        "relations": list(relations) or None,
+        "n_relations": n_relations,
+        "threshold": threshold,
+        "where": where,
+        "name": name,
+        "id": doc_id,
+    }
+    if kb is None:
+        if encoder is not None:
+            raise click.UsageError("--encoder is not asked of a service for cards; leave it out, or give --kb")
+        card = _asked_of_service(asked)
+    else:
+        card = _asked_here(kb, asked, encoder, device=device, dtype=dtype, reader=reader)
     output = standard_output(as_json=as_json)
     if as_json:
         output.record(card.to_json())
     else:
         show_profile(output, card)
+
+
+def _asked_here(kb: Path, asked: dict[str, Any], encoder: str | None, **opened_with: Any) -> Profile:
+    from adapters.profiles.profiler import ProfileOptions, Profiler
+    from adapters.tasks.answerer import Answerer
+    from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
+
+    relations = asked["relations"] and tuple(asked["relations"])
+    options = ProfileOptions(relations, asked["n_relations"], asked["threshold"], asked["where"])
+    with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(**opened_with)) as knowledge_base:
+        answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
+        profiler = Profiler(knowledge_base.reader, answerer.answer)
+        if asked["id"] is not None:
+            return profiler.profile_of(asked["id"], options)
+        return profiler.profile(asked["name"], options)
+
+
+def _asked_of_service(asked: dict[str, Any]) -> Profile:
+    from adapters.remote.asking import profile as ask_service
+    from kbengine.terminal.service import Service
+
+    refuse_own_choices()
+    return ask_service(Service.of_environment(), asked)
 
 
 def show_profile(output: Output, card: Profile) -> None:

@@ -13,9 +13,11 @@ import click
 from kbengine.inputs import TASKS
 from kbengine.search.query import EFFORTS, STRATEGIES, UNITS
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option, reader_option
+from kbengine.terminal.options import device_option, dtype_option, json_option, option, reader_option
+from kbengine.terminal.service import kb_or_service_option, refuse_own_choices
 
 if TYPE_CHECKING:
+    from adapters.tasks.answers import TaskAnswer
     from kbengine.encoders.device import DTypeChoice
     from kbengine.inputs import Task, TaskInput
 
@@ -37,7 +39,7 @@ class QueryArguments:
 
 @click.command()
 @click.argument("text", required=False)
-@kb_option
+@kb_or_service_option
 @option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
 @device_option
 @dtype_option
@@ -67,7 +69,7 @@ class QueryArguments:
 @option("--explain", bool, "Show the parts of each score.")
 @json_option
 def query(
-    kb: Path,
+    kb: Path | None,
     encoder: str | None,
     device: str,
     dtype: DTypeChoice,
@@ -92,26 +94,47 @@ def query(
       kbengine query --kb my-kb --turn "I love Kafka." --turn "Did he publish much?"
     """
     from adapters.commands.answer_text import show_answers
-    from adapters.tasks.answerer import Answerer, AnswerOptions
-    from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
-    from kbengine.search.query import some_weights
 
     if text_option is not None:
         if given["text"] is not None:
             raise click.UsageError("the text was given twice: as TEXT and with --text")
         given["text"] = text_option
     named = named_requests(QueryArguments(**{each.name: given.pop(each.name) for each in fields(QueryArguments)}))
-    options = AnswerOptions(weights=some_weights(dict(map(_weight, weights)) or None), **given)
-    opened_with = KnowledgeBaseOptions(device=device, dtype=dtype, reader=reader)
-    with KnowledgeBase.open(kb, encoder, options=opened_with) as knowledge_base:
-        answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
-        answers = answerer.answer([request for _, request in named], options)
+    given["weights"] = dict(map(_weight, weights)) or None
+    requests = [request for _, request in named]
+    if kb is None:
+        answers = _asked_of_service(requests, {**given, "encoder": encoder})
+    else:
+        answers = _asked_here(kb, requests, given, encoder, device=device, dtype=dtype, reader=reader)
     show_answers(
         standard_output(as_json=as_json),
         [name for name, _ in named],
         answers,
-        with_fields=options.explain or options.where is not None,
+        with_fields=given["explain"] or given["where"] is not None,
     )
+
+
+def _asked_here(
+    kb: Path, requests: list[TaskInput], given: dict[str, Any], encoder: str | None, **opened_with: Any
+) -> list[TaskAnswer]:
+    from adapters.tasks.answerer import Answerer, AnswerOptions
+    from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
+    from kbengine.search.query import some_weights
+
+    options = AnswerOptions(**{**given, "weights": some_weights(given["weights"])})
+    with KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(**opened_with)) as knowledge_base:
+        answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
+        return answerer.answer(requests, options)
+
+
+def _asked_of_service(requests: list[TaskInput], options: dict[str, Any]) -> list[TaskAnswer]:
+    from adapters.remote.asking import ask
+    from kbengine.terminal.service import Service
+
+    refuse_own_choices()
+    if options.pop("max_phrase_tokens") is not None:
+        raise click.UsageError("--max-phrase-tokens is not asked of a service; leave it out, or give --kb")
+    return ask(Service.of_environment(), requests, options)
 
 
 def named_requests(arguments: QueryArguments) -> list[tuple[str, TaskInput]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from adapters.tasks.answers import Evidence
+if TYPE_CHECKING:
+    from adapters.tasks.answers import Evidence
 
 ProfileStatus = Literal["found", "ambiguous", "unknown"]
 EdgeKind = Literal["links_to", "linked_from", "answer"]

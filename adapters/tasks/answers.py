@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from adapters.tasks.provenance import PageProvenance
-from adapters.tasks.values import Value
-from kbengine.inputs import Task
-from kbengine.search.query import Unit
-from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
-from kbengine.span import Span
+if TYPE_CHECKING:
+    from adapters.tasks.provenance import PageProvenance
+    from adapters.tasks.values import Value
+    from kbengine.inputs import Task
+    from kbengine.search.query import Unit
+    from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
+    from kbengine.span import Span
 
 Status = Literal["answered", "no_answer"]
 NoAnswerReason = Literal["nothing_found", "unanswerable", "below_threshold"]

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbengine.corpus.normalise import norm
-
 LEAST_PROBABILITY = 0.2
 """What an answer beside the best one needs to be a value too."""
 
@@ -63,5 +61,7 @@ def values_of(answers: Sequence[tuple[str, float | None]], *, has_one: bool) -> 
 
 
 def _say_the_same(one: str, other: str) -> bool:
+    from kbengine.corpus.normalise import norm  # brings numpy, which a command that asks a service does without
+
     words, others = set(norm(one).split()), set(norm(other).split())
     return words <= others or others <= words

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbengine.search.query import Unit
 from kbengine.span import Span
-from storage.records import JSON
+
+if TYPE_CHECKING:
+    from storage.records import JSON
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import click
 
 from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import json_option, kb_option, option
+from kbengine.terminal.service import Service, kb_or_service_option
 
 if TYPE_CHECKING:
     from storage.verify import VerifyReport
@@ -106,19 +107,25 @@ def _differing(report: VerifyReport) -> int:
 
 
 @click.command()
-@kb_option
+@kb_or_service_option
 @json_option
-def info(kb: Path, as_json: bool) -> None:
+def info(kb: Path | None, as_json: bool) -> None:
     """Show what a knowledge base holds, how large it is and its last commits.
 
     \b
     Example: kbengine info --kb my-kb
     """
-    from kbengine.terminal.facts import kb_facts
-    from storage.reader import KBReader
+    if kb is None:
+        service = Service.of_environment()
+        told = service.get("/v1/kb")
+        of_service = ("name", "served", "verify")  # not of what is stored
+        facts = {"path": service.url} | {name: value for name, value in told.items() if name not in of_service}
+    else:
+        from kbengine.terminal.facts import kb_facts
+        from storage.reader import KBReader
 
-    with KBReader.open(kb, allow_incomplete=True) as reader:
-        facts = kb_facts(reader.info())
+        with KBReader.open(kb, allow_incomplete=True) as reader:
+            facts = kb_facts(reader.info())
     output = standard_output(as_json=as_json)
     if as_json:
         output.facts(facts)
