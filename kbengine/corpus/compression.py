@@ -1,10 +1,12 @@
-"""Opening a corpus file: plain, gzip or zstd, told apart by the first bytes, never by the name."""
+"""Opening a corpus file: plain, gzip, zstd, bzip2 or xz, told apart by the first bytes, never by the name."""
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
+import lzma
 import sys
 import zlib
 from collections import deque
@@ -27,10 +29,9 @@ STDIN_NAME: Final = "-"
 
 _BUFFER_BYTES: Final = 1 << 20
 _ZSTD_INPUT_BYTES: Final = 1 << 14
+_ZIP: Final = b"PK\x03\x04"
 _OTHER_ARCHIVES: Final = (
-    (b"PK\x03\x04", "a zip archive"),
-    (b"\xfd7zXZ\x00", "an xz archive"),
-    (b"BZh91AY&SY", "a bzip2 archive"),
+    (_ZIP, "a zip archive"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (b"PAR1", "a Parquet file"),
     (b"SQLite format 3\x00", "an SQLite database"),
@@ -40,11 +41,14 @@ _OTHER_ARCHIVES: Final = (
 class CorpusFile(AbstractContextManager["CorpusFile"]):
     """One open corpus file, decompressed as it is read; a context manager.
 
-    Damaged or truncated archives and I/O errors become CorpusError that names the file.
+    Damaged or truncated archives and I/O errors become CorpusError that names the file. A zip archive is refused unless
+    `takes_zip` says that the file's format is one.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, takes_zip: bool = False) -> None:
         self.name: Final = str(path)
+        self._takes_zip = takes_zip
+        self._kind = "plain"
         try:
             raw = sys.stdin.buffer.fileno() if self.name == STDIN_NAME else path
             self._counted: Final = _CountingFile(io.FileIO(raw, closefd=self.name != STDIN_NAME))
@@ -103,9 +107,15 @@ class CorpusFile(AbstractContextManager["CorpusFile"]):
         if magic.startswith(b"\x28\xb5\x2f\xfd") or (magic[1:4] == b"\x2a\x4d\x18" and magic[0] >> 4 == 5):
             self._kind = "zstd"
             return io.BufferedReader(_ZstdFile(plain), _BUFFER_BYTES)
+        if magic.startswith(b"BZh") and magic[4:10] == b"1AY&SY":
+            self._kind = "bzip2"
+            return io.BufferedReader(bz2.BZ2File(plain), _BUFFER_BYTES)
+        if magic.startswith(b"\xfd7zXZ\x00"):
+            self._kind = "xz"
+            return io.BufferedReader(lzma.LZMAFile(plain), _BUFFER_BYTES)
         for start, kind in _OTHER_ARCHIVES:
-            if magic.startswith(start):
-                raise CorpusError(f"{self.name}: is {kind}, wanted text, plain or packed by gzip or zstd")
+            if magic.startswith(start) and not (start == _ZIP and self._takes_zip):
+                raise CorpusError(f"{self.name}: is {kind}, wanted text, plain or packed by gzip, zstd, bzip2 or xz")
         self._kind = "plain"
         return plain
 
@@ -114,7 +124,8 @@ class CorpusFile(AbstractContextManager["CorpusFile"]):
         again = "copy or download it again"
         if isinstance(error, EOFError):
             return CorpusError(f"{self.name}: the {self._kind} data end early, {read}: it is truncated; {again}")
-        if isinstance(error, (gzip.BadGzipFile, zlib.error, zstandard.ZstdError)):
+        is_of_bzip2 = self._kind == "bzip2" and isinstance(error, OSError) and error.errno is None
+        if isinstance(error, (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, lzma.LZMAError)) or is_of_bzip2:
             return CorpusError(f"{self.name}: the {self._kind} data are damaged, {read}: {error}; {again}")
         if isinstance(error, OSError):
             return CorpusError(f"{self.name}: cannot be read, {read}: {error.strerror or error}")

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from kbengine.corpus.compression import STDIN_NAME, CorpusFile
 from kbengine.corpus.dpr import COLUMNS
-from kbengine.corpus.folder import is_text_name
+from kbengine.corpus.folder import DOCUMENT_KINDS, is_book_name, is_text_name
 from kbengine.corpus.jsonl import parse_object
 from kbengine.errors import CorpusError, EmptyCorpusError
 
@@ -23,8 +23,8 @@ _KEY: Final = re.compile(rb'[{,]\s*"([\w ]{1,40})"\s*:')
 
 _WANTED: Final = (
     "wanted 'wikipedia_title' (kilt), 'data' (densephrases), '_id' and 'text' (beir), 'doc_id' and 'passages' "
-    "(kbengine), 'id', 'title' and 'text' (plain), a header of id, text, title (dpr), or a .txt, .md or .html "
-    "file; if it is one of these, name it with --format"
+    "(kbengine), 'id', 'title' and 'text' (plain), a header of id, text, title (dpr), or a "
+    f"{DOCUMENT_KINDS}; if it is one of these, name it with --format"
 )
 
 
@@ -38,6 +38,8 @@ def detect_format(path: Path) -> CorpusFormat:
     if str(path) == STDIN_NAME or not path.is_file():
         what = "standard input" if str(path) == STDIN_NAME else f"{path}: not a regular file, so it"
         raise CorpusError(f"{what} cannot be examined twice; name its format with --format {'|'.join(FORMATS)}")
+    if is_book_name(path):
+        return "folder"
     with CorpusFile(path) as file:
         head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
     if not head.strip() and not is_text_name(path):

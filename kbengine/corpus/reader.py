@@ -17,7 +17,7 @@ from kbengine.corpus.detect import FORMATS, CorpusFormat, detect_format
 from kbengine.corpus.document import CorpusDocument, Record, SourcePosition
 from kbengine.corpus.dpr import dpr_records
 from kbengine.corpus.exported import parse_exported
-from kbengine.corpus.folder import FolderListing, folder_records, list_folder
+from kbengine.corpus.folder import DOCUMENT_KINDS, FolderListing, folder_records, list_folder
 from kbengine.corpus.jsonl import jsonl_records
 from kbengine.corpus.kilt import parse_kilt
 from kbengine.corpus.plain import parse_plain
@@ -288,7 +288,7 @@ def _source(path: Path, format: str | None) -> _Source:
     if listing is not None and not listing.files:
         others = f" among its {listing.n_ignored} files" if listing.n_ignored else ""
         raise EmptyCorpusError(
-            f"{path}: no .txt, .md or .html file{others}; a folder is read as text files, files of other formats "
+            f"{path}: no {DOCUMENT_KINDS}{others}; a folder is read as a document a file, files of other formats "
             "have to be named one by one"
         )
     n_bytes = sum(file_size(file.path) for file in listing.files) if listing else file_size(path)

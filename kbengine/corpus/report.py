@@ -28,7 +28,7 @@ class CorpusReport:
         textless_documents: Delivered documents that have no passage (a page that is only a title).
         bad_records: All records passed over because of `skip_bad`.
         bad: The first 20 of those met in this run.
-        ignored_files: Files of folders that are not .txt, .md or .html.
+        ignored_files: Files of folders that are of no kind that is read.
         ignored_suffixes: The same by the end of their names, the most frequent first.
         empty_files: Files of folders without any text: they give no document.
         first_empty: The first 20 of them.

@@ -34,7 +34,7 @@ def build(kb: Path, no_sparse: bool, as_json: bool, **given: Any) -> None:
 
     \b
     Formats (plain, gzip or zstd): KILT knowledge source, DensePhrases JSON, DPR TSV, BEIR JSONL,
-    kbengine export, or a folder of .txt, .md and .html files.
+    kbengine export, or a folder of .txt, .md, .html, .pdf, .docx and .epub files.
     Example: kbengine build pages/*.jsonl.gz --kb my-kb --keep-fraction 0.3
     """
     from kbengine.build.builder import build as build_kb
@@ -169,6 +169,6 @@ def _show_skipped(report: CorpusReport | None) -> None:
         click.echo(f"{report.empty_files:,} files without text skipped", err=True)
     if report.ignored_files:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in list(report.ignored_suffixes.items())[:8])
-        click.echo(f"{report.ignored_files:,} files that are not .txt, .md or .html skipped: {kinds}", err=True)
+        click.echo(f"{report.ignored_files:,} files of kinds that are not read skipped: {kinds}", err=True)
     if report.textless_documents:
         click.echo(f"{report.textless_documents:,} documents have no text", err=True)

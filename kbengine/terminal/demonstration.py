@@ -94,4 +94,4 @@ def _say_what_is_next(path: Path, output: Output) -> None:
     output.line(f'  {command} query --kb {path} "Who composed the music for Spirited Away?" --explain')
     output.line(f'  {command} query --kb {path} --task slot-filling "Frida Kahlo [SEP] spouse"')
     output.line(f"  {command} info --kb {path}")
-    output.line(f"  {command} build YOUR-FOLDER-OF-TEXT --kb my-kb      # .txt, .md, .html, or JSON lines")
+    output.line(f"  {command} build YOUR-FOLDER-OF-TEXT --kb my-kb      # .txt, .md, .html, .pdf, or JSON lines")

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from kbengine.corpus.compression import MAX_RECORD_BYTES, CorpusFile
 from kbengine.corpus.document import CorpusDocument, CorpusPassage, paragraph_passages
-from kbengine.corpus.folder import TextFile, text_document
+from kbengine.corpus.folder import DOCUMENT_SUFFIXES, PACKED, TextFile, document_suffix, text_document
 from kbengine.corpus.reader import read_corpus
-from kbengine.errors import CorpusError
+from kbengine.errors import CorpusError, MissingExtraError
 from storage.records import JSON
 from web import limits
 from web.page.answer_view import safe_source
@@ -22,9 +23,8 @@ from web.page.answer_view import safe_source
 if TYPE_CHECKING:
     from werkzeug.datastructures import FileStorage
 
-TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
 LINES_SUFFIXES = (".jsonl", ".ndjson", ".json")
-ACCEPTED = (*TEXT_SUFFIXES, *LINES_SUFFIXES)
+ACCEPTED = (*DOCUMENT_SUFFIXES, *LINES_SUFFIXES, *PACKED)
 _FIELDS_WANTED = """wanted an object such as {"source": "manual", "tags": ["new"]}"""
 _UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
@@ -106,24 +106,20 @@ def _checked_id(doc_id: str) -> str:
 
 
 def _file_documents(name: str, data: bytes) -> list[CorpusDocument]:
-    suffix = PurePosixPath(name).suffix.lower()
-    if suffix in LINES_SUFFIXES:
-        return _lines_documents(data)
-    if suffix not in TEXT_SUFFIXES:
+    """Return the documents of a file: of JSON lines one a line, otherwise one under the file's name."""
+    suffix = document_suffix(PurePosixPath(name))
+    if suffix not in (*DOCUMENT_SUFFIXES, *LINES_SUFFIXES):
         raise CorpusError(f"is of a kind that is not read here; wanted {', '.join(ACCEPTED)}")
-    document = text_document(TextFile(Path(name), _checked_id(name)), data)
+    with tempfile.TemporaryDirectory(prefix="kbengine-upload-") as folder:
+        path = Path(folder, "upload.jsonl")  # a name of our own
+        path.write_bytes(data)
+        try:
+            if suffix in LINES_SUFFIXES:
+                return [each for each, _ in itertools.islice(read_corpus(path), limits.DOCUMENTS + 1)]
+            with CorpusFile(path, takes_zip=True) as file:
+                document = text_document(TextFile(Path(name), _checked_id(name)), file.read(MAX_RECORD_BYTES + 1))
+        except (CorpusError, MissingExtraError) as error:
+            raise CorpusError(error.message.replace(f"{path}: ", "").replace(f"{path}, ", "")) from None
     if not document.passages:
         raise CorpusError("holds no text; choose another file")
     return [document]
-
-
-def _lines_documents(data: bytes) -> list[CorpusDocument]:
-    """Return the documents of JSON lines, read as any corpus is: from a file, here one with a name of our own."""
-    with tempfile.TemporaryDirectory(prefix="kbengine-upload-") as folder:
-        path = Path(folder, "upload.jsonl")
-        path.write_bytes(data)
-        try:
-            reading = read_corpus(path)
-            return [document for document, _ in itertools.islice(reading, limits.DOCUMENTS + 1)]
-        except CorpusError as error:
-            raise CorpusError(error.message.replace(f"{path}: ", "").replace(f"{path}, ", "")) from None

@@ -96,7 +96,7 @@ def test_uploaded_files_are_documents(client, engine):
     ("name", "data", "told"),
     [
         ("photo.png", b"\x89PNG", "The file photo.png: is of a kind that is not read here"),
-        ("notes.txt.gz", b"\x1f\x8b", "is of a kind that is not read here"),
+        ("notes.txt.gz", b"\x1f\x8b", "The file notes.txt.gz: the gzip data end early"),
         ("broken.txt", b"\xff\xfe\xff", "The file broken.txt: "),
         ("empty.txt", b"  \n", "holds no text"),
         ("bad.jsonl", b'{"_id": "a", "title": "A", "text": "Aa."}\n{oops\n', "The file bad.jsonl: line 2"),
