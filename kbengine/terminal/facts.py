@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from storage.index_kind import DEFAULT_KIND, LARGE_KIND, LARGE_ROWS
+
 if TYPE_CHECKING:
     from storage.alias_records import AliasMatch, AliasRecord
     from storage.information import KBInfo
@@ -80,6 +82,8 @@ def _quantiser_state(info: KBInfo) -> str:
     """Return whether the index has the quantiser that its kind needs."""
     settings = info.settings
     if not settings.ann_options.index_kind.needs_quantiser:
+        if settings.ann_options.kind == DEFAULT_KIND and info.indexed_rows >= LARGE_ROWS:
+            return f"not needed; 'kbengine reindex --index {LARGE_KIND}' makes a smaller and faster one of so many"
         return "not needed"
     if settings.quantiser_file is None:
         return "not trained: searched as ivf-sq8 until 'kbengine reindex --index' trains one"

@@ -17,6 +17,7 @@ from kbengine.build.storing import StoreOptions
 from kbengine.cli import main
 from kbengine.errors import InvalidOptionError, KnowledgeBaseExistsError
 from kbengine.terminal.facts import kb_facts
+from storage.index_kind import LARGE_KIND, LARGE_ROWS
 from storage.reader import KBReader
 from storage.settings import KBSettings
 from storage.verify import verify
@@ -144,6 +145,14 @@ def test_a_copy_can_have_another_index(kb: Path, tmp_path: Path) -> None:
         assert other.settings.drops_vectors
         wanted = {document.doc_id for document in reader.list_documents(limit=50)}
         assert {document.doc_id for document in other.list_documents(limit=50)} == wanted
+
+
+def test_info_tells_when_an_index_is_no_longer_the_best_for_its_size(kb: Path) -> None:
+    """Knowledge bases that grew keep their kind; those that are large are told of the other one."""
+    with KBReader.open(kb) as reader:
+        info = reader.info()
+    assert kb_facts(info)["index_quantiser"] == "not needed"
+    assert f"--index {LARGE_KIND}" in kb_facts(dataclasses.replace(info, indexed_rows=LARGE_ROWS))["index_quantiser"]
 
 
 def test_a_build_trains_its_index_once_there_is_enough_to_scan(kb: Path, tmp_path: Path) -> None:
