@@ -84,6 +84,10 @@ COMMANDS = {
 """Where each command is, and its line in the list of commands, which is shown without importing it."""
 
 
+ENVIRONMENT_PREFIX = "KBENGINE"
+"""Each option may be given by a variable, too: KBENGINE, the command and the option's name."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -106,7 +110,9 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": ENVIRONMENT_PREFIX}
+)
 @click.version_option(__version__, prog_name="kbengine")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
@@ -125,7 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors are one line on stderr and exit code 1 (failure) or 2 (usage)."""
     set_thread_defaults()
     arguments = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in arguments
+    debug = "--debug" in arguments or os.environ.get(f"{ENVIRONMENT_PREFIX}_DEBUG", "") in ("1", "true")
     try:
         cli.main(args=arguments, prog_name="kbengine", standalone_mode=False)
     except click.exceptions.Exit as e:

@@ -1,0 +1,188 @@
+"""The files for operators: they can be read, and name only settings, commands and metrics that there are."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from kbengine.cli import ENVIRONMENT_PREFIX, cli
+from tests.test_cli import kbengine
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+ELSEWHERE = {"up"}
+FUNCTIONS = {"sum", "by", "rate", "histogram_quantile", "label_values", "or", "instance", "job", "le", "stage", "route",
+             "status", "kind"}  # fmt: skip
+
+
+def unit():
+    """Return the systemd unit; of a name that comes again the values are joined."""
+    parser = configparser.RawConfigParser(strict=False, dict_type=Joined)
+    parser.optionxform = str
+    parser.read_string((DEPLOY / "kbengine.service").read_text())
+    return parser
+
+
+class Joined(dict):
+    """Keeps all values of a name."""
+
+    def __setitem__(self, name, value):
+        """Add the lines of a name that is there already."""
+        if isinstance(value, list) and name in self:
+            value = self[name] + value
+        super().__setitem__(name, value)
+
+
+def compose():
+    """Return the one service of the compose file."""
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["kbengine"]
+
+
+def manifests():
+    """Return the Kubernetes manifests by kind."""
+    found = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+    assert all({"apiVersion", "kind", "metadata", "spec"} <= set(each) for each in found)
+    return {each["kind"]: each for each in found}
+
+
+def variables():
+    """Return the variables that `kbengine serve` reads, with their options."""
+    command = cli.get_command(click.Context(cli), "serve")
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    return {each.envvar or f"{ENVIRONMENT_PREFIX}_SERVE_{each.name.upper()}": each for each in options}
+
+
+@pytest.fixture(scope="module")
+def metrics(shared):
+    """The names of all samples, with their labels."""
+    assert shared.post("/v1/question", {"text": "Who conducted research?"}).status_code == 200
+    text = shared.client.get("/metrics").text
+    found: dict[str, set[str]] = {}
+    for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? ", text, re.M):
+        found.setdefault(name, set()).update(re.findall(r"(\w+)=", labels or ""))
+    return found
+
+
+def expressions():
+    """Yield every expression of the rules and of the dashboard."""
+    for group in yaml.safe_load((DEPLOY / "prometheus-rules.yaml").read_text())["groups"]:
+        for rule in group["rules"]:
+            assert rule["labels"]["severity"] in ("page", "ticket") and rule["annotations"].keys() == {
+                "summary",
+                "action",
+            }
+            yield rule["expr"]
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"]
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["query"]["query"]
+
+
+def test_rules_and_dashboard_name_metrics_and_labels_that_there_are(metrics):
+    """As the service gives them."""
+    for expression in expressions():
+        assert all(expression.count(a) == expression.count(b) for a, b in ("()", "[]", "{}")), expression
+        plain = re.sub(r"\[[^\]]*\]|\"[^\"]*\"", "", expression)
+        selectors = re.findall(r"([a-z]\w+)\{([^}]*)\}", plain)
+        for name, labels in selectors:
+            used = set(re.findall(r"(\w+)=", labels)) - {"instance", "job"}
+            assert name in ELSEWHERE or used <= metrics[name], (expression, name)
+        words = set(re.findall(r"(?<![\w$.])[a-z]\w*", re.sub(r"\{[^}]*\}", "", plain)))
+        assert words - FUNCTIONS - ELSEWHERE <= set(metrics), expression
+
+
+def test_no_two_panels_of_the_dashboard_overlap():
+    """Nor have the same number."""
+    panels = json.loads((DEPLOY / "grafana-dashboard.json").read_text())["panels"]
+
+    assert len({(each["gridPos"]["x"], each["gridPos"]["y"]) for each in panels}) == len(panels)
+    assert len({each["id"] for each in panels}) == len(panels)
+
+
+def test_settings_are_variables_that_serve_reads():
+    """With values that it takes."""
+    container = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    given = [
+        dict(line.split("=", 1) for line in unit()["Service"]["Environment"].split("\n")),
+        compose()["environment"],
+        {each["name"]: each["value"] for each in container["env"]},
+    ]
+    for settings in given:
+        for name, value in settings.items():
+            option = variables()[name]
+            option.type.convert(value, option, None)
+
+
+def test_what_is_stopped_has_time_to_answer_what_it_accepted():
+    """Drain and grace are shorter than what comes after them."""
+    container = manifests()["Deployment"]["spec"]["template"]["spec"]
+    drain = next(each["value"] for each in container["containers"][0]["env"] if each["name"].endswith("DRAIN_S"))
+    grace = variables()["KBENGINE_SERVE_GRACEFUL_S"].default
+
+    assert container["terminationGracePeriodSeconds"] > float(drain) + grace
+    assert int(unit()["Service"]["TimeoutStopSec"]) > 2 + grace
+    assert (
+        int(compose()["stop_grace_period"].removesuffix("s"))
+        > float(compose()["environment"]["KBENGINE_SERVE_DRAIN_S"]) + grace
+    )
+
+
+def test_containers_are_run_as_the_image_wants_it(shared):
+    """Nobody's capabilities, a root that is read-only, the image's user; probes that there are."""
+    spec = manifests()["Deployment"]["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    service = manifests()["Service"]["spec"]
+
+    assert container["args"] == compose()["command"] == ["serve"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] and compose()["read_only"]
+    assert container["securityContext"]["capabilities"]["drop"] == compose()["cap_drop"] == ["ALL"]
+    assert pod["securityContext"]["runAsUser"] == 10001
+    assert spec["strategy"]["type"] == "Recreate" and spec["replicas"] == 1
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == service["selector"]
+    assert {each["name"] for each in container["volumeMounts"]} == {each["name"] for each in pod["volumes"]}
+    claim = pod["volumes"][0]["persistentVolumeClaim"]["claimName"]
+    assert claim == manifests()["PersistentVolumeClaim"]["metadata"]["name"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert shared.client.get(container[probe]["httpGet"]["path"]).status_code == 200
+
+
+def test_commands_that_the_files_name_exist():
+    """In what they say to run."""
+    for path in DEPLOY.iterdir():
+        for name in re.findall(r"kbengine ((?:key create|[a-z]+)(?= --| NAME|'|`))", path.read_text()):
+            assert cli.get_command(click.Context(cli), name.split()[0]) is not None, (path.name, name)
+
+
+def test_the_unit_is_one_that_systemd_reads():
+    """Where there is a systemd to ask."""
+    assert unit()["Service"]["ExecStart"].endswith("kbengine serve")
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("needs systemd-analyze")
+    done = subprocess.run(
+        [analyze, "verify", str(DEPLOY / "kbengine.service")], capture_output=True, text=True, check=False
+    )
+    assert "Unknown" not in done.stderr
+
+
+def test_every_option_can_be_given_by_the_environment(tmp_path, monkeypatch):
+    """Of every command, under its name; what is typed counts more."""
+    monkeypatch.setenv("KBENGINE_KEY_CREATE_SCOPE", "write")
+    monkeypatch.setenv("KBENGINE_SERVE_PORT", "70000")
+    made = kbengine("key", "create", "a", "--kb", tmp_path)
+    typed = kbengine("key", "create", "b", "--scope", "read", "--kb", tmp_path)
+    refused = kbengine("serve", "--kb", tmp_path)
+
+    assert re.search(r"scope +write", made.stdout) and re.search(r"scope +read", typed.stdout)
+    assert refused.returncode == 2 and "port is 70000" in refused.stderr
