@@ -269,7 +269,14 @@ def _means(
     used = np.flatnonzero(sizes)
     starts = (np.cumsum(sizes) - sizes)[used]
     centroids = np.empty((nlist, sample.shape[1]), dtype=np.float32)
-    centroids[used] = np.add.reduceat(sample[np.argsort(nearest, kind="stable")], starts, axis=0)
+    order = np.argsort(nearest, kind="stable")
+    begin = 0
+    while begin < len(used):  # some lists at a time: side by side they would be a copy of the sample
+        stop = max(begin + 1, int(np.searchsorted(starts, starts[begin] + _BLOCK_ROWS)))
+        end = starts[stop] if stop < len(used) else len(sample)
+        rows = sample[order[starts[begin] : end]]
+        centroids[used[begin:stop]] = np.add.reduceat(rows, starts[begin:stop] - starts[begin], axis=0)
+        begin = stop
     centroids[used] /= sizes[used, None]
     empty = np.flatnonzero(sizes == 0)
     # An empty list starts anew at a row of a crowded one.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbengine.build.document_encoder import Background, DocumentEncoder, EncodedChunk, chunks
 from kbengine.build.filtering import FilterOptions
+from kbengine.build.freed_memory import return_freed_memory
 from kbengine.build.identity import check_encoder
 from kbengine.build.storing import DEFAULT_STORE, StoreOptions, bundled_code
 from kbengine.corpus.document import CorpusDocument, SourcePosition
@@ -256,6 +257,8 @@ def _add_chunks(
                 _count_for_resume(counters, chunk, position)
                 build_position = dict(counters)
             background.submit(writer.add, chunk.documents, build_position=build_position)
+            del chunk  # its vectors are freed as soon as they are committed, while the next are being made
+            return_freed_memory()
             rate = report.encoded_tokens / (time.perf_counter() - began)
             progress.advance(position.bytes_read - done_bytes, f"{report.documents:,} documents, {rate:,.0f} tokens/s")
             done_bytes = position.bytes_read
