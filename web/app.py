@@ -71,11 +71,13 @@ def create_app(
         log=log,
     )
     engine.before_close(jobs.close)
+    metrics = Metrics(engine)
+    metrics.watch_jobs(jobs.store.unfinished)
     service = Service(
         settings=settings,
         engine=engine,
         keys=key_file(engine.knowledge_base.path, settings.key_file),
-        metrics=Metrics(engine),
+        metrics=metrics,
         log=log,
         cache=ResultCache(settings.cache_entries),
         jobs=jobs,

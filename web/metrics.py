@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from kbengine.errors import KBError
+from web.jobs.job import UNFINISHED, Job
 
 if TYPE_CHECKING:
     from web.engine import BatchFacts, Engine
@@ -78,6 +79,10 @@ class Metrics:
         for stage, milliseconds in facts.timings_ms.items():
             self._stage.labels(stage).observe(milliseconds / 1e3)
 
+    def watch_jobs(self, unfinished: Callable[[], Sequence[Job]]) -> None:
+        """Tell how many jobs wait and run, of all processes; `unfinished` lists them."""
+        self.registry.register(_JobsCollector(unfinished))
+
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
@@ -131,6 +136,28 @@ class _EngineCollector(Collector):
         yield sizes
         wal = info.path / "kb.sqlite-wal"
         yield _gauge("kbengine_kb_wal_bytes", "Size of the database's log.", wal.stat().st_size if wal.exists() else 0)
+
+
+class _JobsCollector(Collector):
+    """The jobs that are not finished, by state, read when Prometheus asks."""
+
+    def __init__(self, unfinished: Callable[[], Sequence[Job]]) -> None:
+        self._unfinished = unfinished
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: the facts are only known when asked for."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Return how many wait and run."""
+        try:
+            states = [job.state for job in self._unfinished()]
+        except (KBError, OSError):
+            return
+        found = GaugeMetricFamily("kbengine_jobs", "Jobs that wait or run.", labels=("state",))
+        for state in UNFINISHED:
+            found.add_metric((state,), states.count(state))
+        yield found
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -125,6 +125,20 @@ class FillOptions:
                 table.place_of(column, what)
 
 
+class _Note:
+    """What could not be filled in a row: the columns, by the reason."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, list[str]] = {}
+
+    def add(self, column: str, reason: str) -> None:
+        """Say why a column could not be filled."""
+        self.places.setdefault(reason, []).append(column)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{', '.join(columns)}: {reason}" for reason, columns in self.places.items())
+
+
 class Filler:
     """Fills rows from one knowledge base; cells that hold something are left as they are."""
 
@@ -147,26 +161,26 @@ class Filler:
             rows: Their cells, by column.
         """
         filled: list[dict[str, str | float]] = [{} for _ in rows]
-        notes: list[list[str]] = [[] for _ in rows]
+        notes: list[_Note] = [_Note() for _ in rows]
         if self._options.question is not None:
             asked = [(i, ANSWER, Question(text)) for i, text in self._named(rows, self._options.question, notes)]
             self._answer([each for each in asked if not text_of(rows[each[0]].get(ANSWER))], filled, notes)
         else:
             self._fill_subjects(rows, filled, notes)
         for cells, said in zip(filled, notes, strict=True):
-            if said:
-                cells[NOTE] = "; ".join(said)
+            if said.places:
+                cells[NOTE] = str(said)
         return [dict(cells) for cells in filled]
 
-    def _named(self, rows: Sequence[Mapping[str, Any]], column: str, notes: list[list[str]]) -> list[tuple[int, str]]:
+    def _named(self, rows: Sequence[Mapping[str, Any]], column: str, notes: list[_Note]) -> list[tuple[int, str]]:
         found = [(i, text_of(row[column])) for i, row in enumerate(rows)]
         for i, text in found:
             if not text:
-                notes[i].append(f"{column} is empty")
+                notes[i].add(column, "is empty")
         return [(i, text) for i, text in found if text]
 
     def _fill_subjects(
-        self, rows: Sequence[Mapping[str, Any]], filled: list[dict[str, str | float]], notes: list[list[str]]
+        self, rows: Sequence[Mapping[str, Any]], filled: list[dict[str, str | float]], notes: list[_Note]
     ) -> None:
         options, subject = self._options, self._options.subject or ""
         id_column = f"{subject} id"
@@ -179,14 +193,14 @@ class Filler:
                 filled[i] |= {id_column: doc_id, f"{subject} title": known[doc_id].title}
                 names[i] = known[doc_id].title or names.get(i, "")
             elif doc_id:
-                notes[i].append(f"there is no document {doc_id!r}")
+                notes[i].add(options.ids or id_column, f"there is no document {doc_id!r}")
             elif i in names:
                 to_link.append(i)
         mentions = [_mention(names[i], text_of(rows[i].get(options.context or ""))) for i in to_link]
         for i, outcome in zip(to_link, self._outcomes(mentions), strict=True):
             best = outcome.best if isinstance(outcome, TaskAnswer) else None
             if best is None:
-                notes[i].append(f"{subject}: {_why(outcome)}")
+                notes[i].add(subject, _why(outcome))
                 continue
             filled[i] |= {id_column: best.document.doc_id, f"{subject} title": best.document.title}
             if best.probability is not None:
@@ -209,12 +223,12 @@ class Filler:
         self,
         asked: Sequence[tuple[int, str, TaskInput]],
         filled: list[dict[str, str | float]],
-        notes: list[list[str]],
+        notes: list[_Note],
     ) -> None:
         for (i, column, _), outcome in zip(asked, self._outcomes([each for *_, each in asked]), strict=True):
             best = outcome.best if isinstance(outcome, TaskAnswer) else None
             if best is None or isinstance(outcome, Exception):
-                notes[i].append(f"{column}: {_why(outcome)}")
+                notes[i].add(column, _why(outcome))
                 continue
             texts = [value.text for value in outcome.values[: self._options.values]] or [best.text]
             filled[i][column] = "; ".join(texts) if self._options.values > 1 else best.text

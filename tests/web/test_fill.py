@@ -45,7 +45,7 @@ def test_a_table_is_filled_as_a_job(service):
     assert rows[1]["country"] == "Poland" and rows[1]["country evidence"] == ""
     wanted = service.post("/v1/slot-filling", {"subject": "Paris", "relation": "capital of", "threshold": 0}).json
     assert rows[0]["capital of"] == wanted["answers"][0]["text"]
-    assert rows[2]["fill note"] == "name is empty"
+    assert rows[2]["fill note"] == "name: is empty"
     sent = service.client.get(job["result"], buffered=True).headers["Content-Disposition"]
     assert "places-filled.csv" in sent
 

@@ -307,6 +307,7 @@ def test_jobs_are_listed_by_pages_and_deleted(service):
 
     assert [job.id for job in (*page.jobs, *rest.jobs)] == [job.id for job in reversed(jobs)]
     assert service.client.get("/v1/jobs?state=failed").json["jobs"] == []
+    assert 'kbengine_jobs{state="queued"} 0.0' in service.client.get("/metrics").text
     assert service.client.delete(jobs[0].address).json["id"] == jobs[0].id
     assert service.client.get(jobs[0].address).json["code"] == "unknown_job"
     assert service.client.get("/v1/jobs/../../kb.sqlite").status_code == 404

@@ -76,11 +76,11 @@ def test_what_cannot_be_filled_is_said(kb):
     options = FillOptions(subject="name", relations=("P19", "too long"))
     empty, unknown, known = filled(kb, [{"name": " "}, {"name": "Nobody"}, {"name": "Ada Lovelace"}], options)
 
-    assert empty[NOTE] == "name is empty"
-    assert unknown[NOTE].startswith("name: the knowledge base seems to hold no answer; P19: ")
+    assert empty[NOTE] == "name: is empty"
+    assert unknown[NOTE].startswith("name, P19: the knowledge base seems to hold no answer; too long: ")
     assert (known["P19"], known[NOTE]) == ("London", "too long: it has 99 tokens")
     (row,) = filled(kb, [{"name": "Ada Lovelace", "who": "nobody"}], FillOptions("name", ("P19",), ids="who"))
-    assert (row["P19"], row[NOTE]) == ("London", "there is no document 'nobody'")
+    assert (row["P19"], row[NOTE]) == ("London", "who: there is no document 'nobody'")
 
 
 def test_a_context_says_who_is_meant(kb):
