@@ -7,7 +7,7 @@ from typing import Any
 
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
 from adapters.tasks.provenance import PageProvenance
-from kbengine.corpus.sentences import covering_sentence, sentence_spans
+from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
 from kbengine.search.results import Hit, SearchResult
 
 
@@ -47,7 +47,7 @@ def _search_json(result: SearchResult) -> dict[str, Any]:
 def _hit_answer(hit: Hit) -> Answer:
     text = hit.passage.text
     span = hit.phrase if hit.unit in ("phrase", "document") else hit.span
-    sentence = covering_sentence(sentence_spans(text), hit.phrase)
+    sentence = covering_sentence(sentence_spans(text, language_of(hit.document.meta)), hit.phrase)
     evidence = Evidence(
         document=hit.document,
         passage=hit.passage,

@@ -78,9 +78,13 @@ def of_both_steps(first: SearchResult, second: SearchResult, k: int) -> SearchRe
 
 def _with_first(request: TaskInput, best: Hit) -> TaskInput:
     """Return the question with the title and the sentence of what was found for it."""
-    from kbengine.corpus.sentences import covering_sentence, sentence_spans  # numpy comes with it: not for `score`
+    from kbengine.corpus.sentences import (
+        covering_sentence,
+        language_of,
+        sentence_spans,
+    )  # numpy comes with it: not for `score`
 
     assert isinstance(request, Question)
-    sentence = covering_sentence(sentence_spans(best.passage.text), best.phrase)
+    sentence = covering_sentence(sentence_spans(best.passage.text, language_of(best.document.meta)), best.phrase)
     said = best.passage.text[sentence.start : sentence.end]
     return Question(f"{request.text} {best.document.title}: {said}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from adapters.tasks.answers import Evidence
 from adapters.tasks.provenance import PageProvenance
-from kbengine.corpus.sentences import covering_sentence, sentence_spans
+from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
 from kbengine.inputs import Task
 from kbengine.search.query import Unit
 from kbengine.search.results import Hit
@@ -35,7 +35,7 @@ def provenance_of(task: Task, hits: Sequence[Hit]) -> tuple[PageProvenance, ...]
 
 def evidence_of(task: Task, unit: Unit, hit: Hit, *, explain: bool) -> Evidence:
     """Return the hit as a place that speaks for an answer of the unit."""
-    sentences = sentence_spans(hit.passage.text)
+    sentences = sentence_spans(hit.passage.text, language_of(hit.document.meta))
     span = hit.phrase
     if unit == "sentence":
         span = hit.span
@@ -55,5 +55,5 @@ def evidence_of(task: Task, unit: Unit, hit: Hit, *, explain: bool) -> Evidence:
 def _evidence_span(task: Task, hit: Hit) -> Span:
     """Return the characters of the passage that the task calls its answer."""
     if task == "dialogue":
-        return covering_sentence(sentence_spans(hit.passage.text), hit.phrase)
+        return covering_sentence(sentence_spans(hit.passage.text, language_of(hit.document.meta)), hit.phrase)
     return hit.phrase

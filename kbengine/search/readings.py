@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbengine.corpus.sentences import language_of
 from kbengine.encoders.encoder import PassageText
 from kbengine.inputs import Dialogue, Mention, Slot, TaskInput
 from kbengine.reading.spans import PassageLogits, best_spans
@@ -205,7 +206,7 @@ def score_at(logits: PassageLogits, span: Span) -> float:
 def _found(best: Hit, phrase: Span, asked: Asked, said: float, stored: PassageRecord | None) -> Hit:
     """Return the place in a passage that the reader found; what the search says of it is what it says of `best`."""
     text = best.passage.text
-    span = unit_span(text, phrase, asked.unit)
+    span = unit_span(text, phrase, asked.unit, language_of(best.document.meta))
     tokens = stored.tokens_within(phrase.start, phrase.end) if stored is not None else None
     hit = replace(
         best,

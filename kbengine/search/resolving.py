@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from kbengine.corpus.sentences import covering_sentence, sentence_spans
+from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
 from kbengine.search.aggregation import ScoredPhrases
 from kbengine.search.boundaries import Place
 from kbengine.search.pool import Pool
@@ -104,7 +104,7 @@ def _hits(
     for i, (_, text, phrase) in enumerate(_places(snapshot, phrases, texts, known)):
         passage = texts.passages[int(snapshot.passage_ids[phrases.passages[i]])]
         document = texts.documents[passage.document_id]
-        span = unit_span(text, phrase, unit)
+        span = unit_span(text, phrase, unit, language_of(document.meta))
         hits.append(
             Hit(
                 rank=len(hits) + 1,
@@ -123,10 +123,10 @@ def _hits(
     return hits
 
 
-def unit_span(text: str, phrase: Span, unit: Unit) -> Span:
-    """Return the characters of the passage that the unit stands for."""
+def unit_span(text: str, phrase: Span, unit: Unit, language: str) -> Span:
+    """Return the characters of the passage, whose language is given, that the unit stands for."""
     if unit == "phrase":
         return phrase
     if unit == "sentence":
-        return covering_sentence(sentence_spans(text), phrase)
+        return covering_sentence(sentence_spans(text, language), phrase)
     return Span(0, len(text))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from adapters.tasks.evidence import answer_of, provenance_of
-from kbengine.search.results import PassageRef
+from kbengine.search.results import DocumentRef, PassageRef
+from kbengine.span import Span
 from tests.adapters.fake_knowledge_base import PASSAGE, hit
 
 
@@ -17,6 +20,19 @@ def test_each_task_has_its_own_answer() -> None:
     assert answer_of("entity-linking", hits) == "Ulm"
     assert answer_of("dialogue", hits) == 'Albert Einstein was born there ("in 1879").'
     assert [answer_of(task, []) for task in ("question", "entity-linking", "dialogue")] == ["", "", ""]
+
+
+def test_sentences_follow_the_language_of_the_document() -> None:
+    """As its field says; without one they are split as English."""
+    text = "Es war kalt. Er kam am 3. Mai an."
+    passage = PassageRef(1, 3, text)
+    phrase = Span(text.index("Mai"), text.index("Mai") + 3)
+    german = DocumentRef("5", "Ulm", None, {"language": "de"})
+    found = [
+        answer_of("dialogue", [replace(hit(), passage=passage, document=document, phrase=phrase)])
+        for document in (german, replace(german, meta={}))
+    ]
+    assert found[0] == "Er kam am 3. Mai an." and found[0].endswith(found[1]) and found[0] != found[1]
 
 
 def test_a_phrase_of_punctuation_gives_way_to_the_next_page() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbengine.corpus.sentences import covering_sentence, sentence_spans
+from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
 from kbengine.span import Span
 
 TEXT = 'Dr. Curie was born in Warsaw. She moved to Paris in 1891; "It was cold," she wrote.\tDid it matter? No.'
@@ -46,6 +46,29 @@ def test_any_text_has_at_least_one_span(text):
     spans = sentence_spans(text)
 
     assert spans and all(0 <= span.start <= span.end <= len(text) for span in spans)
+
+
+@pytest.mark.parametrize(
+    ("meta", "code"),
+    [
+        ({"language": "de-AT"}, "de"),
+        ({"language": "PT_br"}, "pt"),
+        ({"language": "German, probably"}, "en"),
+        ({"language": ["de"]}, "en"),
+        ({}, "en"),
+    ],
+)
+def test_the_language_is_the_code_of_the_field(meta, code):
+    """Without its region; what is no code is English."""
+    assert language_of(meta) == code
+
+
+def test_abbreviations_are_those_of_the_language():
+    """A German one ends no sentence of a German text; a language without rules is split as English."""
+    text = "Er kam am 3. Mai an. Es war kalt."
+
+    assert len(sentence_spans(text, "de")) == 2 < len(sentence_spans(text))
+    assert sentence_spans(TEXT, "zz") == sentence_spans(TEXT)
 
 
 @given(st.text(max_size=200))
