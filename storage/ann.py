@@ -59,6 +59,7 @@ class TokenAnn:
         options: How the index was built and is asked.
         lists: The lists of kind `ivf-sq8`; None for other kinds and where every search is exact.
         refine: Rows rescored for each one wanted.
+        served: The vectors as the index sees them; None where it sees what is stored.
     """
 
     def __init__(self, parts: AnnParts, options: AnnOptions, *, device: IndexDevice = "cpu") -> None:
@@ -68,7 +69,7 @@ class TokenAnn:
         self.lists = found_in if isinstance(found_in, AnnLists) else None
         self._rows = parts.rows
         self._sought: RowVectors = parts.source if parts.rows is None else SomeRows(parts.source, parts.rows)
-        self._served: RowVectors | None = None
+        self.served: RowVectors | None = None
         self._plain = parts.plain
         self._index: FilledIndex | None = None
         # FAISS decodes the very codes that scores come from: looking into all lists is looking at every row.
@@ -77,8 +78,9 @@ class TokenAnn:
         # Places that a scan of int8 codes alone underrates: where the scan is to be exact they are always candidates.
         self._always = np.empty(0, dtype=np.int64)
         if isinstance(found_in, CodedVectors):
-            self._served = found_in
+            self.served = found_in
             self._index = FilledIndex.of_codes(found_in)
+            found_in.release()
             if not parts.is_all_there_is:
                 self.refine = options.refine or options.index_kind.refine
         elif found_in is not None:
@@ -100,21 +102,21 @@ class TokenAnn:
 
     def served_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of rows float32 (rows, d) as the index sees them; of those it does not see as stored."""
-        if self._served is None:
+        if self.served is None:
             return self.source.vectors(rows)
         if self._rows is None:
-            return self._served.vectors(rows)
+            return self.served.vectors(rows)
         places = np.minimum(np.searchsorted(self._rows, rows), max(len(self._rows) - 1, 0))
         is_seen = self._rows[places] == rows
         vectors = self.source.vectors(rows)
-        vectors[is_seen] = self._served.vectors(places[is_seen])
+        vectors[is_seen] = self.served.vectors(places[is_seen])
         return vectors
 
     @property
     def quantiser(self) -> Quantiser | None:
         """What codes the rows that are scanned, where segments that it codes can be searched together."""
-        together = isinstance(self._served, CodedVectors) and self._index is not None and self._index.gpu is None
-        return self._served.quantiser if together and isinstance(self._served, CodedVectors) else None
+        together = isinstance(self.served, CodedVectors) and self._index is not None and self._index.gpu is None
+        return self.served.quantiser if together and isinstance(self.served, CodedVectors) else None
 
     def coded_part(self, *, first_row: int, live: NDArray[np.bool_] | None) -> CodedPart:
         """Return what can be found here, for a search in all segments with the same `quantiser`.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -47,11 +48,18 @@ class CodedVectors:
         quantiser: What decodes them.
         list_numbers: uint16 (n), all of them 0 where it has no lists.
         codes: uint8 (n, code_bytes).
+        mapped: The mapping of the index file that they are read from; None where they are stored elsewhere.
     """
 
     quantiser: Quantiser
     list_numbers: Stored[np.uint16]
     codes: Stored[np.uint8]
+    mapped: mmap.mmap | None = field(default=None, repr=False, compare=False)
+
+    def release(self) -> None:
+        """Give back the memory of what was read from the index file; what is asked for later is mapped again."""
+        if self.mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self.mapped.madvise(mmap.MADV_DONTNEED)
 
     @classmethod
     def of(cls, quantiser: Quantiser, list_numbers: Stored[np.uint16] | None, codes: Stored[np.uint8]) -> CodedVectors:
@@ -228,7 +236,7 @@ def read_codes(path: Path, source: ListSource, quantiser: Quantiser) -> CodedVec
     fits = fits and list_numbers.shape == (source.n_rows,) and codes.shape == (source.n_rows, quantiser.code_bytes)
     if not fits or int(list_numbers.max(initial=0)) >= quantiser.nlist:
         raise CorruptError(f"{path}: the codes are not those of {source.n_rows} rows in {quantiser.nlist} lists")
-    return CodedVectors(quantiser, list_numbers, codes)
+    return CodedVectors(quantiser, list_numbers, codes, container.mapped)
 
 
 def _metadata(source: ListSource, quantiser: Quantiser) -> dict[str, str]:

@@ -191,3 +191,17 @@ def test_blocks_are_what_faiss_makes_of_the_same_rows():
     theirs.nprobe = ours.nprobe = coarse.ntotal
     for found, wanted in zip(ours.search(asked, 50), theirs.search(asked, 50), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_codes_that_were_given_back_are_read_again(path):
+    """Once the lists are filled the index file takes no memory; what the index sees can still be asked for."""
+    with KBReader.open(path) as reader:
+        snapshot = reader.snapshot()
+        large = [loaded.token_ann for loaded in snapshot.segments if loaded.token_ann.quantiser is not None]
+        assert len(large) == 3
+        rows = np.arange(0, snapshot.n_rows, 7)
+        served = snapshot.served_vectors(rows)
+        for ann in large:
+            assert isinstance(ann.served, CodedVectors) and ann.served.mapped is not None
+            ann.served.release()
+        np.testing.assert_array_equal(snapshot.served_vectors(rows), served)
