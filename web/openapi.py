@@ -11,7 +11,8 @@ from apiflask import APIFlask
 
 from kbengine.inputs import TASKS
 from web import limits
-from web.guards import LINES_TYPES, access, access_of, body_rule
+from web.api_examples import EXAMPLES
+from web.guards import JSON_TYPES, LINES_TYPES, access, access_of, body_rule
 from web.models.answers import ProblemBody
 from web.problems import MEDIA_TYPE
 
@@ -55,6 +56,10 @@ _PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "job_id": {"minLength": 1, "maxLength": limits.ID_CHARS},
 }
 _LOCATION = {"Location": {"description": "The job's address.", "schema": {"type": "string"}}}
+_TAGGED = frozenset(
+    ("question", "slot_filling", "entity_linking", "dialogue", "search", "get_profile", "post_profile", "get_document")
+)
+"""Operations whose answers have an entity tag."""
 _REF = "#/components/schemas/"
 _JOB = {"schema": {"$ref": f"{_REF}JobBody"}}
 _PROBLEM_REF = {"$ref": f"{_REF}ProblemBody"}
@@ -84,10 +89,16 @@ def _completer(app: APIFlask) -> Callable[[Any], Any]:
             for rule in app.url_map.iter_rules()
             for method in rule.methods or ()
         }
+        names = {
+            (_openapi_path(rule.rule), method.lower()): rule.endpoint.rpartition(".")[2]
+            for rule in app.url_map.iter_rules()
+            for method in rule.methods or ()
+        }
         spec["tags"] = [{"name": name, "description": meaning} for name, meaning in _TAGS.items()]
         schemas = spec.setdefault("components", {}).setdefault("schemas", {})
         for path, operations in spec["paths"].items():
             for method, operation in operations.items():
+                operation["operationId"] = names[path, method]
                 _complete_operation(operation, views[path, method], method, schemas)
         schemas["ProblemBody"] = ProblemBody.model_json_schema(ref_template=f"{_REF}{{model}}")
         _lift_definitions(schemas)
@@ -130,11 +141,35 @@ def _complete_operation(
     request_body = operation.get("requestBody")
     if request_body is not None:
         request_body["required"] = True
+        example = EXAMPLES.get(operation["operationId"])
+        for kind, content in request_body["content"].items():
+            if example is not None and kind in JSON_TYPES:
+                content["example"] = example
+    if operation["operationId"] in _TAGGED:
+        _add_entity_tag(operation)
     makes_job = operation["responses"].get("202", {}).get("content", {}).get("application/json") == _JOB
     if makes_job:
         operation["responses"]["202"]["headers"] = _LOCATION
     if (needed == "write" and method != "get") or makes_job:  # what is read changes nothing, whoever may read it
         operation.setdefault("parameters", []).append(_idempotency_parameter())
+
+
+def _add_entity_tag(operation: dict[str, Any]) -> None:
+    """Describe the tag of the answer, and the question whether the caller's is still the newest."""
+    operation["responses"]["200"].setdefault("headers", {})["ETag"] = {
+        "description": "Of the generation, the model and the request: the same until the knowledge base changes.",
+        "schema": {"type": "string"},
+    }
+    operation["responses"]["304"] = {"description": "The answer with the tag of `If-None-Match` is still the newest."}
+    operation.setdefault("parameters", []).append(
+        {
+            "name": "If-None-Match",
+            "in": "header",
+            "required": False,
+            "description": "The tag of an answer that you have.",
+            "schema": {"type": "string"},
+        }
+    )
 
 
 def _scope_line(needed: str) -> str:

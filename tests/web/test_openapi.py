@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tests.web.test_keys import NEEDED
+from web.api_examples import EXAMPLES
 
 PROBLEMS = {"400", "404", "405", "413", "415", "422", "429", "500", "503", "504", "507"}
 
@@ -55,3 +57,42 @@ def test_bodies_take_no_field_that_is_not_declared(document):
     for name, schema in document["components"]["schemas"].items():
         if schema.get("type") == "object" and "properties" in schema:
             assert schema["additionalProperties"] is False, name
+
+
+def test_operations_are_called_as_they_read(document):
+    """By a verb or the task, without the module they stand in."""
+    ids = {operation["operationId"] for methods in document["paths"].values() for operation in methods.values()}
+
+    assert {"question", "get_kb", "add_documents", "get_profile", "livez"} <= ids
+    assert set(EXAMPLES) <= ids
+
+
+def test_answers_that_have_a_tag_say_so(document):
+    """With the header, the 304 and what asks for it."""
+    for path in ("/v1/question", "/v1/search"):
+        operation = document["paths"][path]["post"]
+        assert "ETag" in operation["responses"]["200"]["headers"] and "304" in operation["responses"]
+        assert "If-None-Match" in {each["name"] for each in operation["parameters"]}
+
+
+def test_every_example_is_answered(service, document):
+    """Sent as the document has it."""
+    sent = set()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            contents = operation.get("requestBody", {}).get("content", {})
+            for body in (each["example"] for each in contents.values() if "example" in each):
+                response = service.client.open(path, method=method.upper(), json=body)
+                assert response.status_code in (200, 201), (path, response.text)
+                sent.add(operation["operationId"])
+    assert sent == set(EXAMPLES)
+
+
+def test_the_page_of_the_api_has_every_operation(shared, document):
+    """With the command for each example."""
+    page = html.unescape(shared.client.get("/docs").text)
+
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert f"{method.upper()} {path}" in page and f'id="{operation["operationId"]}"' in page
+    assert page.count("-d '{") >= len(EXAMPLES)

@@ -14,7 +14,19 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException
 from kbengine.version import __version__
 from storage.errors import KBError
 from web.error_handlers import cut_body
-from web.page import annotating, comparing, documents, entities, filling, jobs, judging, naming, searching, state
+from web.page import (
+    annotating,
+    api_docs,
+    comparing,
+    documents,
+    entities,
+    filling,
+    jobs,
+    judging,
+    naming,
+    searching,
+    state,
+)
 from web.page.page_state import PAGE_STATE, PageState, current_page_state
 from web.page.problems import http_problem, kb_problem, unexpected_problem, unknown_address
 from web.request_context import PAGES_ROOT
@@ -41,6 +53,7 @@ page.add_url_rule("/fill", "send_table", filling.send_table, methods=["POST"])
 page.add_url_rule("/fill/start", "start_fill", filling.start, methods=["POST"])
 page.add_url_rule("/jobs", "jobs", jobs.jobs)
 page.add_url_rule("/jobs/stop", "stop_job", jobs.stop, methods=["POST"])
+page.add_url_rule("/docs", "api_docs", api_docs.api_docs)
 page.add_url_rule("/status", "status", state.status)
 page.add_url_rule("/status/verify", "verify", state.verify, methods=["POST"])
 

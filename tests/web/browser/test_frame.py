@@ -35,6 +35,7 @@ PAGES = {
     "document": "document?id=lincoln-nebraska&mark=1:0-7",
     "card": "entity?id=frida-kahlo",
     "meanings": "entity?name=Lincoln",
+    "api": "docs",
     "status": "status",
     "missing": "document?id=none",
     "nowhere": "nowhere",
