@@ -1,24 +1,85 @@
-"""`kbengine export`: the documents of a knowledge base, or the passages that it finds for questions."""
+"""`kbengine export`: the documents of a knowledge base in several forms, or the passages found for questions."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from click_default_group import DefaultGroup
 
 from adapters.commands.open_domain import export_passages
 from kbengine.terminal.maintenance_commands import export_documents
+from kbengine.terminal.options import kb_option, option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @click.group(cls=DefaultGroup, default="documents", default_if_no_args=True)
 def export() -> None:
-    """Write all documents, or the best passages of questions; `documents` may be left out.
+    """Write all documents, in one of several forms, or the best passages of questions; `documents` may be left out.
 
     \b
     Examples:
       kbengine export --kb my-kb --out documents.jsonl.zst
+      kbengine export sqlite --kb my-kb --out my-kb.db
       kbengine export passages nq-test.qa.csv --kb my-kb --out nq-test.passages.json
     """
 
 
-export.add_command(export_documents)
-export.add_command(export_passages)
+@click.command()
+@kb_option
+@option("--out", Path, "Write to this file.", required=True)
+def parquet(kb: Path, out: Path) -> None:
+    """Write all passages as Parquet, a row each, with their documents; needs pyarrow.
+
+    \b
+    Example: kbengine export parquet --kb my-kb --out passages.parquet
+    """
+    from adapters.exporting.parquet import export_parquet
+
+    _write(export_parquet, kb, out, "passages")
+
+
+@click.command()
+@kb_option
+@option("--out", Path, "Write to this file (.gz and .zst compress).", required=True)
+@option("--base", str, "Begin the IRIs of documents so.", default="http://localhost:8080/document?id=")
+def ntriples(kb: Path, out: Path, base: str) -> None:
+    """Write documents, names, links and passages as N-Triples, each passage with where it is from.
+
+    \b
+    Example: kbengine export ntriples --kb my-kb --out my-kb.nt.gz
+    """
+    from adapters.exporting.ntriples import export_ntriples
+
+    _write(export_ntriples, kb, out, "triples", base=base)
+
+
+@click.command()
+@kb_option
+@option("--out", Path, "Write to this file.", required=True)
+def sqlite(kb: Path, out: Path) -> None:
+    """Write documents, passages, names, links and fields as a plain SQLite file, for sqlite3 and Datasette.
+
+    \b
+    Example: kbengine export sqlite --kb my-kb --out my-kb.db
+    """
+    from adapters.exporting.plain_sqlite import export_sqlite
+
+    _write(export_sqlite, kb, out, "documents")
+
+
+def _write(write: Callable[..., int], kb: Path, out: Path, what: str, **options: Any) -> None:
+    from kbengine.progress import Stages, progress_for_terminal
+    from storage.reader import KBReader
+
+    with KBReader.open(kb) as reader, progress_for_terminal(quiet=False) as sink:
+        stages, total = Stages(sink), reader.info().documents
+        n = write(reader, out, progress=lambda done: stages("documents exported", done, total), **options)
+    click.echo(f"{n:,} {what} exported", err=True)
+
+
+for command in (export_documents, export_passages, parquet, ntriples, sqlite):
+    export.add_command(command)

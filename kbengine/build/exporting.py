@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -21,19 +23,24 @@ def export_to(reader: KBReader, path: Path | None) -> int:
 
     if path is None:
         return export_documents(reader, sys.stdout)
+    with whole_file(path) as partial, open_text(partial, path.suffix) as file:
+        return export_documents(reader, file)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield the path to write to; what is written appears under `path` only when it is complete and on the disk."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        with _open(partial, path.suffix) as file:
-            n = export_documents(reader, file)
+        yield partial
         with partial.open("rb") as written:
             os.fsync(written.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-    return n
 
 
-def _open(path: Path, suffix: str) -> IO[str]:
+def open_text(path: Path, suffix: str) -> IO[str]:
     """Return the file opened for text, compressed as the suffix of its final name says."""
     if suffix == ".gz":
         return gzip.open(path, "wt", encoding="utf-8")
