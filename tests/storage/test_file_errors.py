@@ -7,11 +7,16 @@ import os
 import shutil
 import time
 import uuid
+from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from storage import catalog
+from storage.acknowledged import read_acknowledged
+from storage.backup import back_up, restore
 from storage.creation import copy_without_segments
 from storage.durable import DurableFile
 from storage.errors import KBError, LockedError, StateError, StorageFullError
@@ -26,16 +31,20 @@ from tests.storage.failing_calls import FailingCalls, ReadOnlyMount, failing
 from tests.storage.small_world import content, make_document, make_settings, random_document
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A knowledge base of a few documents; to be copied, not changed."""
-    path = tmp_path_factory.mktemp("made") / "kb"
+def make(path: Path) -> Path:
+    """A knowledge base of a few documents."""
     rng = np.random.default_rng(0)
     with KBWriter.create(path, make_settings(ann={"exact_below_rows": 20, "nlist": 4})) as writer:
         writer.add([random_document(f"d{number}", rng, passages=3) for number in range(12)])
     with KBReader.open(path) as reader:
         reader.snapshot()
     return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One to be copied, not changed."""
+    return make(tmp_path_factory.mktemp("made") / "kb")
 
 
 @pytest.fixture
@@ -132,6 +141,49 @@ def test_what_is_being_written_is_no_leftover(kb: Path) -> None:
         KBWriter.open(kb).close()
         file.commit()
     assert (kb / "api-keys.json").read_bytes() == b"{}"
+
+
+class InParts(OperatingSystem):
+    """Writes seven bytes at a time where it is told the place."""
+
+    def pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
+        return super().pwrite(descriptor, data[:7], offset)
+
+
+def test_a_note_that_is_written_in_parts_is_whole(kb: Path) -> None:
+    """A write may do less than it was asked: the commit is noted all the same, and its loss would be seen."""
+    with using(InParts()), KBWriter.open(kb) as writer:
+        for number in range(3):
+            generation = writer.add([make_document(f"n{number}", "amber")]).generation
+            assert read_acknowledged(kb) == generation
+
+
+def test_a_clock_that_jumps_changes_nothing_but_the_times_shown(kb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits are in the order of their numbers, and the newest one is served, whatever the clock said."""
+
+    class Jumping(datetime):
+        years: ClassVar[list[int]] = [1971, 2199, 2001, 1971]
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Jumping:
+            return cls(cls.years.pop(0) if cls.years else 2020, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(catalog, "datetime", Jumping)
+    before = content(kb)
+    with KBWriter.open(kb) as writer:
+        writer.add([make_document("new", "amber")])
+        writer.add([make_document("new", "basalt")])
+        writer.delete(["d0"])
+        writer.compact()
+    expected = {doc_id: texts for doc_id, texts in before.items() if doc_id != "d0"} | {"new": ("basalt",)}
+    assert content(kb) == expected
+    assert verify(kb, deep=True).clean
+    with KBReader.open(kb) as reader:
+        numbers = [commit.generation for commit in reader.info().last_commits]
+        assert numbers == sorted(numbers, reverse=True)
+    back_up(kb, kb.parent / "backups")
+    restore(kb.parent / "backups", kb.parent / "again")
+    assert content(kb.parent / "again") == expected
 
 
 class Synced(OperatingSystem):

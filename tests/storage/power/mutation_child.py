@@ -18,6 +18,7 @@ from types import ModuleType
 
 import tests.storage.power.scenarios  # noqa: F401  # with all that storage imports, once for all children
 from storage.newest_schema import newest_schema
+from tests.storage.power.mends import MENDS
 from tests.storage.power.mutations import CHECKS, MUTATIONS
 
 Edits = Sequence[tuple[str, str, str]]
@@ -59,7 +60,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def work(order: dict[str, str]) -> None:
     """Do the check and tell what came of it."""
-    mutation = next((each for each in MUTATIONS if each.name == order["mutation"]), None)
+    mutation = next((each for each in (*MUTATIONS, *MENDS) if each.name == order["mutation"]), None)
     check = mutation.check if mutation else next(each for each in CHECKS if each.__name__ == order["check"])
     if mutation:
         for name in [name for name in sys.modules if name.split(".")[0] in ("storage", "tests")]:
@@ -70,7 +71,7 @@ def work(order: dict[str, str]) -> None:
         check(Path(order["scratch"]))
     except AssertionError as error:
         told = ["noticed", str(error)[:300]]
-    except Exception as error:
+    except BaseException as error:  # pytest's own failures are no exceptions
         told = ["noticed", f"{type(error).__name__}: {error}"[:300]] if mutation else ["error", traceback.format_exc()]
     else:
         told = ["passed", ""]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.power.mutations import CHECKS, MUTATIONS
+from tests.storage.power.mends import MENDS
+from tests.storage.power.mutations import CHECKS, MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[3]
 Ask = Callable[..., tuple[str, str]]
@@ -52,3 +53,18 @@ def test_the_mutation_is_noticed(ask: Ask, tmp_path: Path, name: str) -> None:
     """By the check that is there for it; a mutation whose place in the code is gone says so."""
     kind, what = ask(tmp_path, mutation=name)
     assert kind == "noticed", (kind, what)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [mend.name for mend in MENDS])
+def test_a_mend_that_is_taken_out_is_missed(ask: Ask, tmp_path: Path, name: str) -> None:
+    """Its regression test fails, alone."""
+    kind, what = ask(tmp_path, mutation=name)
+    assert kind == "noticed", (kind, what)
+
+
+@pytest.mark.parametrize("mend", MENDS, ids=lambda mend: mend.name)
+def test_what_would_be_taken_out_is_there(mend: Mutation) -> None:
+    """Each text once, so that nobody moves a mend away from its test."""
+    for module, old, _ in mend.edits:
+        assert (ROOT / "storage" / f"{module}.py").read_text("utf-8").count(old) == 1, (module, old)
