@@ -165,6 +165,88 @@ class Table(BaseModel):
         return cls(cells=[_cell(*slot, outcome) for slot, outcome in zip(asked, outcomes, strict=True)])
 
 
+class FactValue(BaseModel):
+    """One value of a relation of an entity."""
+
+    text: str
+    probability: float | None = Field(description="That the entity has it; null where that is not known.")
+    sure: bool = Field(description="Whether it is rather right than wrong.")
+    contradicts: list[str] = Field(description="Other values that cannot be right at the same time.")
+    document_id: str | None = Field(description="The document that the value is the name of.")
+    source: Source
+
+
+class Fact(BaseModel):
+    """A relation of an entity, with its values, the most probable first."""
+
+    relation: str
+    relation_id: str | None = Field(description="Of Wikidata; null for a wording of one's own.")
+    values: list[FactValue]
+
+
+class Related(BaseModel):
+    """Another entity, and what joins it with this one."""
+
+    document_id: str
+    title: str
+    kind: str = Field(description="links_to, linked_from, or answer.")
+    label: str = Field(description="Of an answer the relation.")
+
+
+class Entity(BaseModel):
+    """A document seen as a thing."""
+
+    document_id: str
+    title: str
+    url: str | None
+    description: str = Field(description="Its first sentence.")
+
+    @classmethod
+    def of(cls, entity: Mapping[str, Any]) -> Self:
+        """Return an entity of the HTTP API."""
+        return cls(
+            document_id=entity["id"], title=entity["title"], url=entity["url"], description=entity["description"]
+        )
+
+
+class Card(BaseModel):
+    """What is known about an entity; of a name that means several, the choices."""
+
+    status: str = Field(description="found; ambiguous: profile one of `choices` by its id; or unknown.")
+    entity: Entity | None
+    other_names: list[str]
+    facts: list[Fact]
+    related: list[Related]
+    choices: list[Entity] = Field(description="What else the name can mean, or documents with similar words.")
+
+    @classmethod
+    def of(cls, card: Mapping[str, Any]) -> Self:
+        """Return a card of the HTTP API."""
+        return cls(
+            status=card["status"],
+            entity=None if card["entity"] is None else Entity.of(card["entity"]),
+            other_names=[each["name"] for each in card["names"]],
+            facts=[
+                Fact(
+                    relation=fact["relation"]["name"],
+                    relation_id=fact["relation"]["id"],
+                    values=[_fact_value(each) for each in fact["values"]],
+                )
+                for fact in card["facts"]
+            ],
+            related=[
+                Related(
+                    document_id=each["entity"]["id"],
+                    title=each["entity"]["title"],
+                    kind=each["kind"],
+                    label=each["label"],
+                )
+                for each in card["related"]
+            ],
+            choices=[Entity.of(each) for each in card["choices"]],
+        )
+
+
 class Passage(BaseModel):
     """A passage of a document."""
 
@@ -214,6 +296,17 @@ class Added(BaseModel):
     added: int
     replaced: int
     generation: int
+
+
+def _fact_value(value: Mapping[str, Any]) -> FactValue:
+    return FactValue(
+        text=value["text"],
+        probability=value["probability"],
+        sure=value["sure"],
+        contradicts=value["contradicts"],
+        document_id=None if value["entity"] is None else value["entity"]["id"],
+        source=Source.of(value["evidence"]),
+    )
 
 
 def why_none(envelope: Mapping[str, Any]) -> str | None:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from web import limits
 from web.mcp.door import Door, RequestFailedError
-from web.mcp.results import Added, Answers, Description, FullDocument, Names, Table
+from web.mcp.results import Added, Answers, Card, Description, FullDocument, Names, Table
 from web.models.documents import NewDocument
 
 Where = Annotated[
@@ -111,6 +111,24 @@ class Tools:
             for subject, relation in slots
         ]
         return Table.of(slots, self._send(context, "POST", "/v1/batch", {"queries": queries})["items"])
+
+    def profile(
+        self,
+        context: Context[Any, Any],
+        name: Annotated[str | None, Field(description="A name of the person, place or thing.")] = None,
+        document_id: Annotated[str | None, Field(description="Instead of a name: its document.")] = None,
+        relations: Annotated[
+            list[ShortText] | None,
+            Field(description="Ask for these; by default for those that such things usually have."),
+        ] = None,
+        where: Where = None,
+    ) -> Card:
+        """Give the card of a person, place or thing: names, facts with probabilities and sources, what is related.
+
+        A value that is not `sure` is a guess. A name that means several things gives `choices`.
+        """
+        body = {"name": name, "id": document_id, "relations": relations, "where": where}
+        return Card.of(self._send(context, "POST", "/v1/profile", body))
 
     def read_document(
         self,

@@ -13,7 +13,7 @@ from web.mcp.door import AppDoor, ServiceDoor
 from web.mcp.server import ServerOptions, make_server
 
 QUESTION = "Who conducted research on radioactivity?"
-READERS = {"ask", "search", "annotate", "fill", "read_document", "describe_knowledge_base"}
+READERS = {"ask", "search", "annotate", "fill", "profile", "read_document", "describe_knowledge_base"}
 
 
 @pytest.fixture
@@ -86,14 +86,15 @@ def test_passages_are_found(call):
     assert len(found) == 2 and all(each["source"]["quote"] in each["text"] for each in found)
 
 
-def test_names_in_a_text_are_found(call):
-    """With their places."""
+def test_names_in_a_text_are_found(call, service):
+    """With their places, and linked as over HTTP."""
     text = "Marie Curie lived in Paris."
     names = call("annotate", {"text": text, "threshold": 0.0}).structured_content["names"]
 
     assert [each["text"] for each in names] == ["Marie Curie", "Paris"]
     assert all(text[each["start"] : each["end"]] == each["text"] for each in names)
-    assert names[0]["link"]["document_id"] == "marie-curie"
+    wanted = service.post("/v1/annotate", {"text": text, "threshold": 0.0}).json["annotations"]
+    assert [each["link"]["document_id"] for each in names] == [each["link"]["document"]["id"] for each in wanted]
 
 
 def test_a_table_is_filled_subject_by_subject(call, service):
@@ -108,6 +109,21 @@ def test_a_table_is_filled_subject_by_subject(call, service):
     answered = alone["status"] == "answered"
     assert cells[3]["value"] == (alone["answers"][0]["text"] if answered else None)
     assert bool(cells[3]["problem"]) != answered
+
+
+def test_an_entity_has_a_card(call, service):
+    """The one that HTTP gives; of a name that nothing has the choices."""
+    asked = {"name": "Marie Curie", "relations": ["P19", "country"]}
+    card = call("profile", asked).structured_content
+    wanted = service.post("/v1/profile", asked).json
+
+    assert (card["status"], card["entity"]["document_id"]) == ("found", "marie-curie")
+    assert [[value["text"] for value in fact["values"]] for fact in card["facts"]] == [
+        [value["text"] for value in fact["values"]] for fact in wanted["facts"]
+    ]
+    assert all(value["source"]["quote"] for fact in card["facts"] for value in fact["values"])
+    assert call("profile", {"name": "Nobody Atall"}).structured_content["status"] == "unknown"
+    assert "give either 'name' or 'id'" in call("profile", {}).content[0].text
 
 
 def test_a_document_is_read_whatever_its_id_holds(call):
