@@ -104,3 +104,13 @@ def test_related_entities_stand_in_two_columns():
     assert both.nodes[0].label.endswith("…") and len({(node.x, node.y) for node in both.nodes}) == 4
     assert {node.anchor for node in picture("Ann", answers).nodes} == {"start", "end"}
     assert picture("Ann", []) is None
+
+
+@pytest.mark.parametrize("address", ["/entity", "/?task=slot-filling"])
+def test_fields_for_names_offer_documents_from_where_they_are_suggested(shared, address):
+    """The script is on these pages alone; what it asks is there."""
+    page = shared.client.get(address).text
+    (suggests, *_) = re.findall(r'data-suggest="([^"]+)"', page)
+    assert "suggest.js" in page and "suggest.js" not in shared.client.get("/").text
+    found = shared.client.get(suggests, query_string={"prefix": "Mar"}).json["result"]
+    assert "Marie Curie" in [each["name"] for each in found]
