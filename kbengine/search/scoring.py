@@ -96,13 +96,14 @@ def best_phrases(
     n = len(rows)
     positions = np.arange(n, dtype=np.int64)
     reach = _reach(positions, range_stops, token_ordinals, max_phrase_tokens)
-    best_end = end_scores.copy()
+    best_end, nowhere = end_scores.copy(), np.float32(-np.inf)
     best_step = np.zeros(n, dtype=reach.dtype)
     for step in range(1, min(int(reach.max(initial=0)), n - 1) + 1):  # over phrase lengths: 20 passes at most
-        better = end_scores[step:] > best_end[:-step]
-        better &= reach[:-step] >= step
-        np.copyto(best_end[:-step], end_scores[step:], where=better)
-        np.copyto(best_step[:-step], step, where=better)
+        # Whole vectors of the processor, without a branch: copying where a mask says so takes four times as long.
+        ahead = np.where(reach[:-step] >= step, end_scores[step:], nowhere)
+        better = np.multiply((ahead > best_end[:-step]).view(np.uint8), step, dtype=reach.dtype)
+        np.maximum(best_end[:-step], ahead, out=best_end[:-step])
+        np.maximum(best_step[:-step], better, out=best_step[:-step])  # steps rise: the last that was better is largest
     best_at = positions + best_step
     return PhraseScores(first_rows=rows, last_rows=rows[best_at], passages=passages, start=start_scores, end=best_end)
 
