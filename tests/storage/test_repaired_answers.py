@@ -12,11 +12,20 @@ from storage.errors import CorruptError
 from storage.filter_request import FilterRequest
 from storage.loss import accept_loss
 from storage.reader import KBReader
+from storage.records import NewDocument
 from storage.reindexing import ReindexRequest
 from storage.repair import repair
 from storage.verify import verify
 from storage.writer import KBWriter
-from tests.storage.small_world import WORDS, content, make_document, make_settings, random_document, reencode
+from tests.storage.small_world import (
+    WORDS,
+    content,
+    make_document,
+    make_passage,
+    make_settings,
+    random_document,
+    reencode,
+)
 
 
 def damage(kb: Path, number: int) -> None:
@@ -58,6 +67,24 @@ def test_segments_of_several_widths_are_read_together(tmp_path: Path) -> None:
             for order in (rows, rows[::-1]):
                 assert repaired.token_ordinals(order).tolist() == before.token_ordinals(order).tolist()
                 assert repaired.token_ids_of_rows(order).tolist() == before.token_ids_of_rows(order).tolist()
+
+
+def test_a_segment_that_needs_wider_numbers_is_read_beside_others(tmp_path: Path) -> None:
+    """A token far inside a long passage has a number that two bytes do not hold, whichever segment is the first."""
+    far = 70_000
+    long = make_passage(" ".join(["amber"] * (far + 1)), kept=[0, far])
+    documents = [make_document("narrow", "amber basalt cedar"), NewDocument("wide", "Wide", None, {}, (long,))]
+    for number, order in enumerate((documents, documents[::-1])):
+        with KBWriter.create(tmp_path / f"kb-{number}", make_settings()) as writer:
+            for document in order:
+                writer.add([document])
+        with KBReader.open(tmp_path / f"kb-{number}") as reader:
+            snapshot = reader.snapshot()
+            assert len({loaded.segment.arrays.token_ordinals.dtype for loaded in snapshot.segments}) == 2
+            expected = {"narrow": [0, 2], "wide": [0, far]}
+            wanted = [ordinal for document in order for ordinal in expected[document.doc_id]]
+            assert snapshot.token_ordinals(np.arange(4)).tolist() == wanted
+            assert snapshot.token_ordinals(np.arange(4)[::-1]).tolist() == wanted[::-1]
 
 
 @pytest.mark.parametrize("number", [0, 1])

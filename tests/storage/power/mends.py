@@ -8,6 +8,12 @@ from pathlib import Path
 from tests.storage.power.mutations import Mutation
 
 
+def _widths(scratch: Path) -> None:
+    from tests.storage import test_repaired_answers as tests
+
+    tests.test_a_segment_that_needs_wider_numbers_is_read_beside_others(scratch)
+
+
 def _frames_out_of_order(scratch: Path) -> None:
     from tests.storage import test_database as tests
 
@@ -87,6 +93,11 @@ _UNLINKED = """            calls = __import__("storage.operating_system", fromli
 """
 
 MENDS = (
+    Mutation(
+        "segments of one width (reliability 1)",
+        _widths,
+        [("snapshot", "dtype=np.result_type(*(array.dtype for array in arrays))", "dtype=arrays[0].dtype")],
+    ),
     Mutation(
         "frames out of order are damage (reliability 2)",
         _frames_out_of_order,
