@@ -36,6 +36,8 @@ PAGES = {
     "card": "entity?id=frida-kahlo",
     "meanings": "entity?name=Lincoln",
     "api": "docs",
+    "tables": "fill",
+    "jobs": "jobs",
     "status": "status",
     "missing": "document?id=none",
     "nowhere": "nowhere",
