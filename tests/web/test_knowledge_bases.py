@@ -114,6 +114,7 @@ def test_the_page_of_each_stays_there(served_as):
         "/fill",
         "/jobs",
         "/status",
+        "/docs",
     ]
     for path in [*pages, "/compare?q=Paris"]:
         page = client.get(f"/kb/films{path}")
