@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -181,8 +182,10 @@ def test_tuning_learns_on_every_kind_of_index(tmp_path, kind, drop_vectors) -> N
         encoded = encoder.encode_queries([row.query.input for row in planted_rows()])
         found = source.find(planted_rows(), encoded)
         scores = (found.start[0] @ encoded.start[0] + found.end[0] @ encoded.end[0])[found.is_phrase[0]]
+        # Of the candidates some are never shown, pieces of words for one: what is shown is among them.
         best = knowledge_base.search(PLANTED[0][0], k=1, weights=PHRASES).hits[0]
-        assert scores.max() == pytest.approx(best.score, rel=1e-4)
+        assert np.isclose(scores, best.score, rtol=1e-4).any()
+        assert best.score <= scores.max() * (1 + 1e-4)
 
         done = tune(knowledge_base, planted_rows(), "finder", fast_options(loss="doc"), score=right_documents)
 
