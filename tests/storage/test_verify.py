@@ -249,7 +249,7 @@ def test_damaged_index_of_the_database_is_repaired(kb: Path) -> None:
 def test_flipped_bit_of_the_database_is_found_or_harmless(kb: Path) -> None:
     """Wherever the bit lies: verify finds it, or every row and every answer is what it was (unused space)."""
     with KBWriter.open(kb) as writer:  # so that no table is empty
-        writer.add_feedback([NewFeedback("question", f"Which city is number {i}?", "Ulm", "right") for i in range(40)])
+        writer.add_feedback([NewFeedback("question", f"Which city is number {i}?", "Ulm", "right") for i in range(400)])
     file = kb / "kb.sqlite"
     original = file.read_bytes()
     expected = content(kb)

@@ -20,7 +20,7 @@ def test_added_answered_deleted_gone_undone(browser, demo, with_scripts):
         page.goto(f"{demo}/documents")
         page.get_by_label("Title", exact=True).fill(TITLE)
         page.get_by_label("Text", exact=True).fill(TEXT)
-        page.locator("#add").get_by_role("button", name="Add").click()
+        page.locator("#add").get_by_role("button", name="Add", exact=True).click()
         expect(page.get_by_role("status").first).to_contain_text("The document is stored")
 
         page.goto(demo + QUESTION)
@@ -55,7 +55,7 @@ def test_uploaded_files_are_found_at_once(page, demo, demo_engine, tmp_path):
     )
     page.goto(f"{demo}/documents")
     page.get_by_label("Files").set_input_files([tmp_path / "pier.txt", tmp_path / "ferry.md"])
-    page.locator("#add").get_by_role("button", name="Add").click()
+    page.locator("#add").get_by_role("button", name="Add", exact=True).click()
     try:
         expect(page.get_by_role("status").first).to_contain_text("2 documents are added")
         page.goto(f"{demo}/?q=How+long+is+the+pier+of+Orrin+Head%3F")
@@ -72,7 +72,7 @@ def test_a_name_given_to_a_document_counts_at_once(page, demo):
 
     page.goto(f"{demo}/document?id=frida-kahlo")
     page.get_by_label("Another name").fill("Zzyqua")
-    page.locator("#names").get_by_role("button", name="Add").click()
+    page.locator("#names").get_by_role("button", name="Add", exact=True).click()
     expect(page.locator(".names__name", has_text="Zzyqua")).to_be_visible()
 
     page.goto(ask)
@@ -101,7 +101,7 @@ def test_what_is_wrong_with_a_form_is_told_beside_it(browser, demo):
         page = watched.page
         page.goto(f"{demo}/documents")
         page.get_by_label("Text", exact=True).fill("No title.")
-        page.locator("#add").get_by_role("button", name="Add").click()
+        page.locator("#add").get_by_role("button", name="Add", exact=True).click()
 
         expect(page.get_by_role("alert")).to_contain_text("title is empty")
         expect(page.locator("textarea[name=text]")).to_have_value("No title.")

@@ -195,7 +195,7 @@ def test_file_names_and_forms_of_payloads(visitor, hostile, tmp_path):
         visitor.page.get_by_label("Files").set_input_files(
             {"name": payload.replace("/", "∕") + ".png", "mimeType": "image/png", "buffer": io.BytesIO(b"x").getvalue()}
         )
-        visitor.page.locator("#add").get_by_role("button", name="Add").click()
+        visitor.page.locator("#add").get_by_role("button", name="Add", exact=True).click()
         visitor.page.get_by_role("alert").wait_for()
         check(visitor.page)
 
