@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import html
+import importlib
+import pkgutil
 import re
 
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from pydantic import BaseModel
 
 from tests.web.test_keys import NEEDED
+from web import models
 from web.api_examples import EXAMPLES
 
 PROBLEMS = {"400", "404", "405", "413", "415", "422", "429", "500", "503", "504", "507"}
@@ -96,3 +100,14 @@ def test_the_page_of_the_api_has_every_operation(shared, document):
         for method, operation in methods.items():
             assert f"{method.upper()} {path}" in page and f'id="{operation["operationId"]}"' in page
     assert page.count("-d '{") >= len(EXAMPLES)
+
+
+def test_each_name_of_a_schema_is_one_model():
+    """Models are named without their modules in the document, so two of one name would become one."""
+    named: dict[str, set[str]] = {}
+    for module in pkgutil.iter_modules(models.__path__, f"{models.__name__}."):
+        for name, each in vars(importlib.import_module(module.name)).items():
+            if isinstance(each, type) and issubclass(each, BaseModel) and each.__module__.startswith(models.__name__):
+                named.setdefault(name, set()).add(each.__module__)
+
+    assert {name: places for name, places in named.items() if len(places) > 1} == {}

@@ -109,7 +109,7 @@ class Embeddings(Body):
     usage: Usage
 
 
-class ModelBody(Body):
+class ListedModel(Body):
     """A model."""
 
     id: str
@@ -122,4 +122,4 @@ class ModelList(Body):
     """All models."""
 
     object: Literal["list"]
-    data: list[ModelBody]
+    data: list[ListedModel]

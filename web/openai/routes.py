@@ -18,7 +18,7 @@ from storage.tuned_files import list_tuned
 from web import limits
 from web.engine import all_of
 from web.guards import JSON_TYPES, access, body
-from web.models.openai import Embeddings, EmbeddingsQuery, ModelBody, ModelList, SearchPage, StoreSearch
+from web.models.openai import Embeddings, EmbeddingsQuery, ListedModel, ModelList, SearchPage, StoreSearch
 from web.openai.filters import where_of
 from web.problems import MEDIA_TYPE, http_problem
 from web.responses import json_response, problem_response
@@ -103,7 +103,7 @@ def list_models() -> Response:
 
 
 @openai.get("/models/<path:model>")
-@openai.output(ModelBody)
+@openai.output(ListedModel)
 @access("read")
 def get_model(model: str) -> Response:
     """Describe a model."""
