@@ -37,6 +37,8 @@ PAGE_ITEMS = 200
 """Items of one page of a listing."""
 ID_CHARS = 512
 """A document's id, a batch item's id, an idempotency key's 255 apart."""
+RELATION_CHARS = 300
+"""Each relation of an address: all that may be there stay under the 64 KiB that servers take of one."""
 TITLE_CHARS = 2_000
 """A document's title, or an alias."""
 IDEMPOTENCY_KEY_CHARS = 255

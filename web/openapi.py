@@ -60,6 +60,8 @@ _TAGGED = frozenset(
     ("question", "slot_filling", "entity_linking", "dialogue", "search", "get_profile", "post_profile", "get_document")
 )
 """Operations whose answers have an entity tag."""
+_STREAMED = frozenset(("annotate_text",))
+"""Operations whose answers are JSON lines where the body says `stream`."""
 _REF = "#/components/schemas/"
 _JOB = {"schema": {"$ref": f"{_REF}JobBody"}}
 _PROBLEM_REF = {"$ref": f"{_REF}ProblemBody"}
@@ -147,6 +149,8 @@ def _complete_operation(
                 content["example"] = example
     if operation["operationId"] in _TAGGED:
         _add_entity_tag(operation)
+    if operation["operationId"] in _STREAMED:
+        operation["responses"]["200"]["content"][LINES_TYPES[0]] = {"schema": _LINES}
     makes_job = operation["responses"].get("202", {}).get("content", {}).get("application/json") == _JOB
     if makes_job:
         operation["responses"]["202"]["headers"] = _LOCATION

@@ -13,6 +13,8 @@ from web.models.base import AddressFilter, Body
 
 Column = Annotated[str, StringConstraints(min_length=1, max_length=limits.TITLE_CHARS)]
 
+Relation = Annotated[str, StringConstraints(min_length=1, max_length=limits.RELATION_CHARS)]
+
 
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
@@ -25,7 +27,7 @@ class FillQuery(Body):
 
     name: str = Field("", max_length=limits.ID_CHARS, description="The file's name; it tells the table's format.")
     subject: Column | None = Field(None, description="The column of names.")
-    relation: Annotated[list[Column], BeforeValidator(_as_list)] = Field(
+    relation: Annotated[list[Relation], BeforeValidator(_as_list)] = Field(
         [],
         max_length=MAX_RELATIONS,
         description="What is wanted of each name: words, a Wikidata id such as P19, or a wording with X. Several times "
