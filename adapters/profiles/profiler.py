@@ -199,8 +199,13 @@ class Profiler:
 
     def _fact(self, document: DocumentRecord, asked: Asked, options: ProfileOptions) -> Fact | None:
         weighed = self.weigh(document, asked)
+        # Whoever names a relation asks a slot, and gets what the slot says at every other door.
+        is_slot = options.relations is not None
         probable = sorted(
-            ((each, None if features is None else self._model.probability(features)) for each, features in weighed),
+            (
+                (each, each.probability if is_slot or features is None else self._model.probability(features))
+                for each, features in weighed
+            ),
             key=lambda pair: -(pair[1] or 0.0),
         )
         if not probable:

@@ -136,6 +136,7 @@ def test_relations_of_ones_own_are_asked_instead_and_shown_however_unsure(reader
         "colour that X liked",
         ["Ulm"],
     )
+    assert fact.values[0].probability == 0.05  # what the slot says at every other door
     with pytest.raises(UnknownRelationError, match="P99999"):
         profiler(reader, {}).profile("Ann Lee", ProfileOptions(relations=("P99999",)))
 
