@@ -25,6 +25,8 @@ class AnnOptions:
         iterations: Rounds of k-means.
         kind: See `storage.index_kind`.
         refine: Candidates rescored from the int8 vectors for each row wanted; None takes the kind's own number.
+        exact_passages: Scan all passage vectors however many there are, so that what is found does not depend on how
+            they are dealt out to segments and shards.
     """
 
     exact_below_rows: int = 10_000
@@ -35,13 +37,18 @@ class AnnOptions:
     iterations: int = 6
     kind: str = DEFAULT_KIND
     refine: int | None = None
+    exact_passages: bool = False
 
     def __post_init__(self) -> None:
         IndexKind.of(self.kind)
         least = {"exact_below_rows": 0, "seed": 0}
         for name, value in asdict(self).items():
-            if isinstance(value, int) and value < least.get(name, 1):
+            if isinstance(value, int) and not isinstance(value, bool) and value < least.get(name, 1):
                 raise InvalidOptionError(f"ANN option {name} is {value}, expected at least {least.get(name, 1)}")
+
+    def is_exact(self, kind: str) -> bool:
+        """Return whether all vectors of this kind, "tokens" or "passages", are scanned."""
+        return self.kind == "exact" or (kind == "passages" and self.exact_passages)
 
     @property
     def index_kind(self) -> IndexKind:

@@ -179,7 +179,7 @@ def ann_parts(segment: Segment, asked: AnnRequest) -> AnnParts:
         listed = DecodedSource(segment.file.sha256, source, rows, segment.arrays.token_scale)
     # int8 codes of some rows would be a copy of them in memory.
     plain = listed if rows is None or isinstance(listed, DecodedSource) else None
-    if asked.options.kind == "exact":
+    if asked.options.is_exact(asked.kind):
         return AnnParts(source, _one_list(listed), rows, listed, plain)
     if asked.needs_quantiser and asked.quantiser is not None:
         return AnnParts(source, _codes(segment, listed, asked.quantiser, asked), rows, listed, plain)

@@ -107,7 +107,8 @@ def index_names(settings: KBSettings, segments: Iterable[str]) -> set[str]:
     if settings.ann_options.kind == "exact":
         return names
     for segment in segments:
-        names.add(ann_path(Path(), segment, "passages").name)
+        if not settings.ann_options.is_exact("passages"):
+            names.add(ann_path(Path(), segment, "passages").name)
         if expected is None:
             names.add(ann_path(Path(), segment, "tokens", settings.indexed_from).name)
         elif not settings.drops_vectors:

@@ -8,6 +8,7 @@ import fcntl
 import os
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from storage.ann_setup import index_names
@@ -23,7 +24,7 @@ from storage.database import (
     writer_engine,
 )
 from storage.durable import TEMPORARY_SUFFIX, copy_directory, fsync_directory, is_abandoned, write_error
-from storage.errors import KnowledgeBaseExistsError
+from storage.errors import InvalidOptionError, KnowledgeBaseExistsError
 from storage.newest_schema import create_schema
 from storage.operating_system import operating_system, remove_tree
 from storage.quantiser import Quantiser
@@ -35,6 +36,7 @@ from storage.settings import KBSettings, read_settings, write_settings
 
 __all__ = [
     "ENCODER_DIRECTORY",
+    "FirstIds",
     "appearing",
     "copy_without_segments",
     "create_directory",
@@ -47,10 +49,40 @@ ENCODER_DIRECTORY = "encoders"
 _CREATING_SUFFIX = ".creating"
 
 
-def create_directory(target: Path, settings: KBSettings, code: Quantiser | None = None) -> None:
-    """Create an empty knowledge base at `target`, under another name until it is complete; `code` as in `KBWriter`."""
+@dataclass(frozen=True)
+class FirstIds:
+    """The ids that a new knowledge base gives first; knowledge bases whose ids do not overlap can be put together.
+
+    Attributes:
+        document: Of its first document.
+        passage: Of its first passage.
+        token: Of its first token.
+    """
+
+    document: int = 1
+    passage: int = 1
+    token: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.document, self.passage, self.token) < 1:
+            raise InvalidOptionError(f"the first ids are {self}; wanted numbers from 1 on")
+
+
+def create_directory(
+    target: Path,
+    settings: KBSettings,
+    code: Quantiser | None = None,
+    *,
+    quantiser: Quantiser | None = None,
+    first: FirstIds | None = None,
+) -> None:
+    """Create an empty knowledge base at `target`, under another name until it is complete; the rest as in `KBWriter`.
+
+    Raises:
+        KnowledgeBaseExistsError: `target` exists and is not an empty directory.
+    """
     with appearing(target) as temporary:
-        _fill(temporary, settings, code)
+        _fill(temporary, settings, code, quantiser, first or FirstIds())
 
 
 @contextlib.contextmanager
@@ -104,22 +136,26 @@ def _remove_abandoned(target: Path) -> None:
             remove_tree(path)
 
 
-def _fill(directory: Path, settings: KBSettings, code: Quantiser | None) -> None:
+def _fill(
+    directory: Path, settings: KBSettings, code: Quantiser | None, quantiser: Quantiser | None, first: FirstIds
+) -> None:
     parts = [directory / name for name in (SEGMENT_DIRECTORY, INDEX_DIRECTORY, ENCODER_DIRECTORY)]
     for part in parts:
         operating_system().mkdir(part)
     if code is not None:
         file = write_quantiser(directory / SEGMENT_DIRECTORY, code)
         settings = dataclasses.replace(settings, store={**settings.store, "code": file.to_json()})
+    if quantiser is not None:
+        file = write_quantiser(directory / SEGMENT_DIRECTORY, quantiser)
+        settings = dataclasses.replace(settings, quantiser={**settings.quantiser, **file.to_json()})
     engine = writer_engine(directory, create=True)
     try:
         with translated(directory):
             with engine.begin() as connection:
                 create_schema(connection)
                 write_settings(connection, settings)
-                insert_generation(
-                    connection, Commit(1, None, 0, 0, 0), operation="create", after=Generation(1, 1, 1, 1)
-                )
+                after = Generation(1, first.document, first.passage, first.token)
+                insert_generation(connection, Commit(1, None, 0, 0, 0), operation="create", after=after)
             run_in_autocommit(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         engine.dispose()

@@ -22,7 +22,7 @@ from storage.catalog import (
     live_segments,
     newest_generation,
 )
-from storage.creation import create_directory, migrated_settings, remove_leftovers
+from storage.creation import FirstIds, create_directory, migrated_settings, remove_leftovers
 from storage.database import check_file_system, database_path
 from storage.document_changes import add_documents, delete_documents
 from storage.errors import (
@@ -69,20 +69,30 @@ class KBWriter:
     # -- opening and closing
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], settings: KBSettings, *, code: Quantiser | None = None) -> KBWriter:
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: KBSettings,
+        *,
+        code: Quantiser | None = None,
+        quantiser: Quantiser | None = None,
+        first: FirstIds | None = None,
+    ) -> KBWriter:
         """Create an empty knowledge base and return its writer; its directory appears whole or not at all.
 
         Args:
             path: Its directory.
             settings: What it is made with.
             code: What token vectors are stored in where the settings say 4 bits; None: measured on the first ones.
+            quantiser: Of the index, where the kind of index needs one; None: trained when there are vectors.
+            first: The ids given first; None: all from 1.
 
         Raises:
             KnowledgeBaseExistsError: The path exists and is not an empty directory.
             PlatformError: A network file system, or an SQLite that is too old.
         """
         target = Path(path)
-        create_directory(target, settings, code)
+        create_directory(target, settings, code, quantiser=quantiser, first=first)
         return cls.open(target)
 
     @classmethod
