@@ -12,7 +12,9 @@ KBError                        (storage.errors draws its part of the tree)
 │   └── MissingExtraError      an optional package is not installed (exit 1)
 ├── StateError
 │   ├── EncoderError           a model directory is missing, incomplete or of another kind
-│   └── TrainingError          a training run cannot begin, go on or end well
+│   ├── TrainingError          a training run cannot begin, go on or end well
+│   ├── MessageError           a message between processes of a cluster is not what it should be
+│   └── ShardUnavailableError  a shard of a cluster does not answer
 ├── CorruptError
 └── StorageFullError
 """
@@ -115,6 +117,22 @@ class TrainingError(StateError):
     code = "bad_training"
 
 
+class MessageError(StateError):
+    """A message between processes of a cluster is not what it should be: damaged, too large, or of another kind."""
+
+    code = "bad_message"
+
+
+class ShardUnavailableError(StateError):
+    """A shard of a cluster does not answer, on any of its replicas; `shard` is its name."""
+
+    code = "shard_unavailable"
+
+    def __init__(self, message: str, *, shard: str = "") -> None:
+        super().__init__(message)
+        self.shard = shard
+
+
 __all__ = [
     "BuildIncompleteError",
     "CorpusError",
@@ -130,11 +148,13 @@ __all__ = [
     "KBError",
     "KnowledgeBaseExistsError",
     "LockedError",
+    "MessageError",
     "MissingExtraError",
     "NotAKnowledgeBaseError",
     "PlatformError",
     "QueryError",
     "QueryTooLongError",
+    "ShardUnavailableError",
     "StateError",
     "StorageFullError",
     "TaskInputError",
