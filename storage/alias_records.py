@@ -20,9 +20,11 @@ __all__ = [
     "AliasMatch",
     "AliasRecord",
     "AliasSource",
+    "AliasUse",
     "DocumentNames",
     "NewAlias",
     "NewLink",
+    "Spelling",
     "alias_problem",
     "aliases_of_meta",
     "unstorable_character",
@@ -157,6 +159,42 @@ class AliasMatch:
     form: Form
     prior: float
     sources: tuple[AliasSource, ...]
+
+
+@dataclass(frozen=True)
+class AliasUse:
+    """A row of an alias: that a source has the name for a document.
+
+    Attributes:
+        document_id: The document.
+        source: Where the alias is from.
+        uses: How often this source has the name for the document.
+        prior: The prior that was given with it, None without one.
+    """
+
+    document_id: int
+    source: AliasSource
+    uses: int
+    prior: float | None
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What is stored under one spelling of a name.
+
+    Attributes:
+        folded: Its accent key.
+        alias: The spelling.
+        n_rows: How many rows have it.
+        weight: The uses of all of them, a document without any counting as one use: what priors are shares of.
+        rows: The rows, by document and source; where there are too many, those with a given prior and the most uses.
+    """
+
+    folded: str
+    alias: str
+    n_rows: int
+    weight: int
+    rows: tuple[AliasUse, ...]
 
 
 def alias_problem(text: str) -> str | None:

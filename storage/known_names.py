@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection
 
-from storage.alias_rows import alias_table_exists, match_names
+from storage.alias_look_up import match_names
+from storage.alias_rows import alias_table_exists
 from storage.terms import names_of_title
 
 __all__ = ["known_names"]

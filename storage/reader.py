@@ -19,8 +19,9 @@ from sqlalchemy import Connection, select
 
 from storage import schema
 from storage.acknowledged import read_acknowledged
+from storage.alias_look_up import list_aliases, match_names
 from storage.alias_records import AliasMatch, AliasRecord, AliasSource
-from storage.alias_rows import alias_table_exists, has_alias, list_aliases, match_names
+from storage.alias_rows import alias_table_exists, has_alias
 from storage.catalog import (
     SegmentRow,
     dead_document_ids,

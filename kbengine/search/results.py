@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbengine.search.query import Unit
 from kbengine.span import Span
-
-if TYPE_CHECKING:
-    from storage.records import JSON
+from storage.records import JSON
 
 
 @dataclass(frozen=True)
