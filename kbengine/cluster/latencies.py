@@ -1,0 +1,80 @@
+"""How long answers took of late, and after which time a second replica is asked as well."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from kbengine.errors import InvalidOptionError
+
+
+@dataclass(frozen=True)
+class HedgeOptions:
+    """When a second replica is asked, because the first takes longer than is usual.
+
+    Attributes:
+        percentile: Of the last answers so many in a hundred were there by then.
+        factor: Times so much.
+        least_s: But not before.
+        unknown_s: As long as there are too few answers to say.
+        share: At most this part of all calls is asked twice: where all replicas are slow, twice the work helps nobody.
+    """
+
+    percentile: float = 95.0
+    factor: float = 1.5
+    least_s: float = 0.02
+    unknown_s: float = 0.5
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.percentile < 100:
+            raise InvalidOptionError(f"percentile is {self.percentile}, wanted between 0 and 100")
+        for name in ("factor", "least_s", "unknown_s"):
+            if not getattr(self, name) > 0:
+                raise InvalidOptionError(f"{name} is {getattr(self, name)}, wanted more than 0")
+        if not 0 <= self.share <= 1:
+            raise InvalidOptionError(f"share is {self.share}, wanted 0 to 1")
+
+
+WINDOW = 256
+"""Answers of each kind that are remembered."""
+KNOWN = 16
+"""Answers after which their times say something."""
+RESERVE = 10
+"""Second calls that may be saved up, or made before there were calls to earn them."""
+
+
+class Latencies:
+    """The times of the last answers of each kind of call, over all replicas; for any number of threads."""
+
+    def __init__(self, options: HedgeOptions | None = None) -> None:
+        self._options = options or HedgeOptions()
+        self._lock = threading.Lock()
+        self._times: dict[Hashable, deque[float]] = {}
+        self._reserve = float(RESERVE)
+
+    def add(self, kind: Hashable, seconds: float) -> None:
+        """Take note of an answer's time."""
+        with self._lock:
+            self._times.setdefault(kind, deque(maxlen=WINDOW)).append(seconds)
+            self._reserve = min(self._reserve + self._options.share, RESERVE)
+
+    def hedge_after_s(self, kind: Hashable) -> float:
+        """Return after which time without an answer another replica is asked."""
+        options = self._options
+        with self._lock:
+            times = sorted(self._times.get(kind, ()))
+        if len(times) < KNOWN:
+            return options.unknown_s
+        usual = times[min(int(len(times) * options.percentile / 100), len(times) - 1)]
+        return max(options.least_s, options.factor * usual)
+
+    def may_hedge(self) -> bool:
+        """Tell whether a second call may be made, and count it."""
+        with self._lock:
+            if self._reserve < 1:
+                return False
+            self._reserve -= 1
+            return True

@@ -1,0 +1,242 @@
+"""The replicas of a shard: one of them answers, whichever is well and fast enough."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kbengine.cluster.breaker import Breaker, BreakerOptions, State
+from kbengine.cluster.latencies import HedgeOptions, Latencies
+from kbengine.errors import InvalidOptionError, ShardUnavailableError
+
+
+class Replica(Protocol):
+    """A process, or a thread of this one, that answers calls about the shards that it has open.
+
+    Attributes:
+        name: Tells it from others, in metrics and messages.
+    """
+
+    name: str
+
+    def send(self, message: bytes) -> Future[bytes]:
+        """Send a call and return what its answer will be in; an error of it means that the replica did not answer."""
+        ...
+
+
+@dataclass(frozen=True)
+class ReplicaOptions:
+    """How replicas are asked.
+
+    Attributes:
+        hedge: When a second one is asked.
+        breaker: When one is left alone.
+        patience_s: How long a shard none of whose replicas answers is waited for: one that was killed is back by then.
+    """
+
+    hedge: HedgeOptions = field(default_factory=HedgeOptions)
+    breaker: BreakerOptions = field(default_factory=BreakerOptions)
+    patience_s: float = 8.0
+
+    def __post_init__(self) -> None:
+        if not self.patience_s >= 0:
+            raise InvalidOptionError(f"patience_s is {self.patience_s}, wanted 0 or more")
+
+
+@dataclass(frozen=True)
+class ReplicaFacts:
+    """What happened to a replica so far, for metrics."""
+
+    name: str
+    state: State
+    in_flight: int
+    answered: int
+    failed: int
+    hedged: int
+
+
+class Watched:
+    """A replica with its breaker and its counts; one for all shards that it has open."""
+
+    def __init__(self, replica: Replica, breaker: Breaker) -> None:
+        self.replica = replica
+        self.breaker = breaker
+        self._lock = threading.Lock()
+        self._in_flight = 0
+        self._answered = self._failed = self._hedged = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that it has not answered."""
+        return self._in_flight
+
+    def facts(self) -> ReplicaFacts:
+        """Return what happened so far."""
+        with self._lock:
+            return ReplicaFacts(
+                self.replica.name, self.breaker.state, self._in_flight, self._answered, self._failed, self._hedged
+            )
+
+    def send(self, message: bytes, *, is_hedge: bool) -> Future[bytes]:
+        """Send a call; the outcome is counted whether or not anybody waits for it."""
+        with self._lock:
+            self._in_flight += 1
+            self._hedged += is_hedge
+        try:
+            future = self.replica.send(message)
+        except Exception as error:  # whatever its transport raises, it did not answer
+            future = Future()
+            future.set_exception(error)
+        future.add_done_callback(self._ended)
+        return future
+
+    def rejected(self) -> None:
+        """Count an answer that cannot be used as a failure."""
+        with self._lock:
+            self._answered -= 1
+            self._failed += 1
+
+    def _ended(self, future: Future[bytes]) -> None:
+        is_failure = future.cancelled() or future.exception() is not None
+        with self._lock:
+            self._in_flight -= 1
+            self._failed += is_failure
+            self._answered += not is_failure
+
+
+class ReplicaSet:
+    """The replicas that have a shard open; `ask` returns the first usable answer of one.
+
+    The one with the fewest calls in flight is asked first. Where it takes longer than answers usually take, another is
+    asked as well; where it fails, the next; and where all failed, whichever may be tried again, as long as there is
+    patience. An answer is used once, and all are alike, so it does not matter whose it is.
+    """
+
+    def __init__(
+        self,
+        shard: str,
+        replicas: Sequence[Watched],
+        options: ReplicaOptions,
+        latencies: Latencies,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not replicas:
+            raise InvalidOptionError(f"shard {shard} has no replicas, wanted 1 or more")
+        self.shard = shard
+        self.replicas = tuple(replicas)
+        self._options = options
+        self._latencies = latencies
+        self._clock = clock
+
+    def ask(
+        self,
+        kind: str,
+        message: bytes,
+        *,
+        deadline: float,
+        read: Callable[[bytes], object],
+        patience_s: float | None = None,
+    ) -> object:
+        """Return what `read` makes of the first answer that it takes.
+
+        Args:
+            kind: of call: how long it usually takes is learned for each.
+            message: the call.
+            deadline: when the answer is of no use, by the clock.
+            read: reads an answer; `RejectedAnswer` from it means that another replica may do better, every other
+                error is the answer.
+            patience_s: how long a shard that does not answer is waited for; by default the options'.
+
+        Raises:
+            ShardUnavailableError: no replica answered in time.
+        """
+        clock = self._clock
+        patience = self._options.patience_s if patience_s is None else patience_s
+        gives_up = min(deadline, clock() + patience)
+        asked: dict[Future[bytes], tuple[Watched, float]] = {}
+        tried: list[Watched] = []
+        hedge_at, problem = 0.0, ""
+        try:
+            while True:
+                now = clock()
+                if not asked:
+                    chosen = self._choose(tried) or self._choose(())
+                    if chosen is None:
+                        if now >= gives_up:
+                            raise self._unavailable(problem or "all are left alone after failures")
+                        time.sleep(min(self._pause_s(), max(gives_up - now, 0.0)))
+                        continue
+                    tried = tried if chosen not in tried else []
+                    tried.append(chosen)
+                    asked[chosen.send(message, is_hedge=False)] = chosen, now
+                    hedge_at = now + self._latencies.hedge_after_s(kind)
+                until = deadline if len(asked) > 1 or len(tried) >= len(self.replicas) else min(hedge_at, deadline)
+                done, _ = wait(asked, timeout=max(until - clock(), 0.0), return_when=FIRST_COMPLETED)
+                for future in done:
+                    watched, sent_at = asked.pop(future)
+                    error = future.exception()
+                    if error is None:
+                        try:
+                            answer = read(future.result())
+                        except RejectedAnswer as rejected:
+                            watched.rejected()
+                            error = rejected
+                        except Exception:
+                            watched.breaker.succeeded()  # it answered that this cannot be asked
+                            raise
+                        else:
+                            watched.breaker.succeeded()
+                            self._latencies.add(kind, clock() - sent_at)
+                            return answer
+                    watched.breaker.failed()
+                    problem = f"{watched.replica.name}: {_first_line(error)}"
+                if done:
+                    if not asked and clock() >= gives_up and len(tried) >= len(self.replicas):
+                        raise self._unavailable(problem)
+                    continue
+                if clock() >= deadline:
+                    for watched, _ in asked.values():
+                        watched.breaker.failed()
+                    late, asked = asked, {}
+                    raise self._unavailable(f"{len(late)} asked, no answer in time")
+                other = self._choose(tried) if self._latencies.may_hedge() else None
+                if other is None:
+                    hedge_at = deadline
+                else:
+                    tried.append(other)
+                    asked[other.send(message, is_hedge=True)] = other, clock()
+        finally:
+            for watched, _ in asked.values():  # what comes of these, nobody learns
+                watched.breaker.abandoned()
+
+    def _choose(self, tried: Sequence[Watched]) -> Watched | None:
+        """Return the replica with the fewest calls in flight that may be asked, other than those tried."""
+        left = [each for each in self.replicas if each not in tried]
+        random.shuffle(left)
+        # One on trial last: it probably fails.
+        left.sort(key=lambda each: (each.breaker.state != "closed", each.in_flight))
+        return next((each for each in left if each.breaker.admit()), None)
+
+    def _pause_s(self) -> float:
+        return max(0.01, min(each.breaker.trial_in_s() for each in self.replicas))
+
+    def _unavailable(self, problem: str) -> ShardUnavailableError:
+        return ShardUnavailableError(
+            f"shard {self.shard} does not answer on any of its {len(self.replicas)} replicas ({problem}); try again, "
+            "or ask with partial=true for what the other shards find",
+            shard=self.shard,
+        )
+
+
+class RejectedAnswer(Exception):  # noqa: N818  # no error of the caller's: another replica is asked
+    """An answer that another replica may give better."""
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}{': ' if text else ''}{text[:200]}"
