@@ -28,6 +28,10 @@ COMMANDS = {
         "adapters.commands.calibrate:calibrate",
         "Fit weights, probabilities and a threshold for a task; save them.",
     ),
+    "cluster": (
+        "kbengine.terminal.cluster_commands:cluster",
+        "Build, change and look after what several machines search.",
+    ),
     "compact": (f"{MAINTENANCE}:compact", "Merge segments and give the space of deleted documents back."),
     "delete": (f"{MAINTENANCE}:delete", "Delete documents by id."),
     "demo": ("web.demo_command:demo", "Build the bundled knowledge base, ask it one query of each task, serve it."),

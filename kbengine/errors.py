@@ -25,6 +25,7 @@ from typing import Self
 
 from storage.errors import (
     BuildIncompleteError,
+    CatalogUnavailableError,
     CorruptError,
     DuplicateAliasError,
     DuplicateDocumentError,
@@ -135,6 +136,7 @@ class ShardUnavailableError(StateError):
 
 __all__ = [
     "BuildIncompleteError",
+    "CatalogUnavailableError",
     "CorpusError",
     "CorruptError",
     "DuplicateAliasError",

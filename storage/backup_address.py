@@ -12,11 +12,11 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from storage.backup_store import LIST_PREFIX, LIST_SUFFIX, OBJECTS, BackupStore
 from storage.durable import READ_CHUNK_BYTES, DurableFile, read_error
-from storage.errors import CorruptError, InvalidOptionError, KBError, StateError
+from storage.errors import CorruptError, InvalidOptionError, StateError
+from storage.remote_files import RemoteFiles
 
 __all__ = ["BackupAddress"]
 
@@ -29,40 +29,16 @@ class BackupAddress(BackupStore):
 
     def __init__(self, address: str) -> None:
         """Look the file system up; nothing is asked of it yet."""
-        import fsspec  # late: a folder needs none
-
-        self.place = address.rstrip("/")
-        try:
-            self._files, root = fsspec.core.url_to_fs(self.place)
-        except (ImportError, ValueError) as error:
-            raise InvalidOptionError(
-                f"{address} cannot be opened: {error}; install the package of this kind of address (s3fs for s3://, "
-                "gcsfs for gs://, adlfs for az://), or give a folder"
-            ) from error
-        self._root = str(root).rstrip("/")
-
-    def _path(self, *names: str) -> str:
-        return "/".join((self._root, *names))
-
-    @contextlib.contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
-        """Turn whatever a client library raises into one error that names the address."""
-        try:
-            yield
-        except KBError:
-            raise
-        except Exception as error:  # each library has errors of its own
-            reason = str(error) or type(error).__name__
-            raise StateError(
-                f"cannot {doing} {self.place}: {reason}; check the address, the credentials and the network, then try "
-                "again: earlier backups are untouched"
-            ) from error
+        self._remote = RemoteFiles(address, safe="earlier backups are untouched")
+        self._files = self._remote.system
+        self._path, self._told = self._remote.path, self._remote.told
+        self.place = self._remote.place
 
     def prepare(self) -> None:
         """Refuse an address below which there is something else."""
         with self._told("read"):
             self._files.invalidate_cache()
-            there = [str(each).rstrip("/").rpartition("/")[2] for each in self._listed(self._root)]
+            there = self._remote.names()
         ours = [name for name in there if name == OBJECTS or name.startswith(LIST_PREFIX)]
         if there and not ours:
             raise InvalidOptionError(
@@ -71,13 +47,6 @@ class BackupAddress(BackupStore):
             )
         with self._told("write to"):
             self._files.makedirs(self._path(OBJECTS), exist_ok=True)
-
-    def _listed(self, path: str) -> list[Any]:
-        try:
-            found: list[Any] = self._files.ls(path, detail=False)
-        except FileNotFoundError:
-            return []
-        return found
 
     @contextlib.contextmanager
     def working(self) -> Iterator[Path]:
@@ -92,10 +61,7 @@ class BackupAddress(BackupStore):
     def has(self, n_bytes: int, sha256: str) -> bool:
         """Tell whether the object is there with this size."""
         with self._told("read"):
-            try:
-                return bool(self._files.size(self._path(OBJECTS, sha256)) == n_bytes)
-            except FileNotFoundError:
-                return False
+            return self._remote.size(OBJECTS, sha256) == n_bytes
 
     def put(self, descriptor: int, path: Path, *, expected: str | None = None) -> tuple[int, str, bool]:
         """Read the file twice: for its checksum, which is the object's name, and to upload it."""
@@ -144,7 +110,7 @@ class BackupAddress(BackupStore):
         """Return the names."""
         with self._told("read"):
             self._files.invalidate_cache()
-            names = [str(each).rpartition("/")[2] for each in self._listed(self._root)]
+            names = self._remote.names()
         return [name for name in names if name.startswith(LIST_PREFIX) and name.endswith(LIST_SUFFIX)]
 
     def remove(self, lists: Iterable[str]) -> None:
@@ -157,9 +123,9 @@ class BackupAddress(BackupStore):
         """Remove the other objects."""
         with self._told("write to"):
             self._files.invalidate_cache()
-            stale = [each for each in self._listed(self._path(OBJECTS)) if str(each).rpartition("/")[2] not in needed]
-            for each in stale:
-                self._files.rm_file(each)
+            stale = [name for name in self._remote.names(OBJECTS) if name not in needed]
+            for name in stale:
+                self._files.rm_file(self._path(OBJECTS, name))
         return len(stale)
 
 

@@ -127,13 +127,14 @@ def insert_generation(
     operation: str,
     after: Generation,
     note: str | None = None,
+    at: str | None = None,
 ) -> None:
-    """Insert the commit's row. `after` holds the ids that the next commit will allot."""
+    """Insert the commit's row. `after` holds the ids that the next commit will allot; `at` None is now."""
     row = {
         "generation": commit.generation,
         "op_id": commit.op_id,
         "operation": operation,
-        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "at": at or datetime.now(UTC).isoformat(timespec="milliseconds"),
         "documents_added": commit.documents_added,
         "documents_replaced": commit.documents_replaced,
         "documents_deleted": commit.documents_deleted,

@@ -16,6 +16,7 @@ KBError
 │   ├── BuildIncompleteError   a build was interrupted and not resumed
 │   ├── EncoderMismatchError   the encoder is not the one that made the vectors
 │   ├── LockedError            another process is writing
+│   ├── CatalogUnavailableError a cluster's catalog does not answer (HTTP 503)
 │   └── PlatformError          the machine lacks something that durability needs (SQLite too old, network disk)
 ├── CorruptError               a file is not what was written: found by checksum, size or structure
 └── StorageFullError           no space, quota or file-size limit; nothing was changed
@@ -133,6 +134,12 @@ class LockedError(StateError):
     """Another process holds the writer lock of the knowledge base."""
 
     code = "locked"
+
+
+class CatalogUnavailableError(StateError):
+    """The catalog of a cluster does not answer: what is known of the newest generation is read on, writes fail."""
+
+    code = "catalog_unavailable"
 
 
 class PlatformError(StateError):

@@ -187,9 +187,10 @@ def write_segment_file(
     metadata: Mapping[str, str],
     first_token_id: int,
     end_token_id: int,
+    name: str | None = None,
 ) -> SegmentFile:
-    """Write a segment file durably from arrays or iterables of their parts, and return its record."""
-    name = uuid.uuid4().hex
+    """Write a segment file durably from arrays, or iterables of their parts, and return its record."""
+    name = name or uuid.uuid4().hex
     lengths = replace(lengths, form=replace(lengths.form, frequencies=True))
     specs = array_specs(lengths, d=d)
     metadata = {**metadata, "name": name, "numbering": lengths.form.numbering}

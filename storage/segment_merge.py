@@ -36,7 +36,7 @@ _CHUNK_ROWS = 1 << 15
 
 
 def merge_segments(
-    directory: Path, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]]
+    directory: Path, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, name: str | None = None
 ) -> SegmentFile | None:
     """Write the kept passages durably to a new segment file; return its record, None when none is kept.
 
@@ -44,6 +44,7 @@ def merge_segments(
         directory: Where the new file goes.
         segments: Adjacent segments in token-id order, of one encoder and with the same common scales.
         keep: For each segment, bool (n_passages): which passages stay.
+        name: Of the new segment, 32 hex digits; None draws one.
     """
     if len(segments) != len(keep):
         raise UsageError(f"merge got {len(segments)} segments and {len(keep)} masks, expected one mask each")
@@ -57,10 +58,10 @@ def merge_segments(
     _check_mergeable(segments)
     first = segments[0].arrays
     passages: dict[str, NDArray[Any]] = {
-        name: np.concatenate(
-            [getattr(segment.arrays, name)[mask] for segment, mask in zip(segments, keep, strict=True)]
+        each: np.concatenate(
+            [getattr(segment.arrays, each)[mask] for segment, mask in zip(segments, keep, strict=True)]
         )
-        for name in _PASSAGE_ARRAYS
+        for each in _PASSAGE_ARRAYS
     }
     postings = merge_postings([segment.arrays.postings for segment in segments], keep)
     counts = passages["token_counts"].astype(np.int64)
@@ -75,8 +76,8 @@ def merge_segments(
         "passage_lengths": postings.passage_lengths,
     }
     form = _merged_form(segments)
-    for name in form.row_arrays:
-        sources[name] = _kept_rows(name, segments, keep)
+    for of_rows in form.row_arrays:
+        sources[of_rows] = _kept_rows(of_rows, segments, keep)
     sparse = [segment.arrays.sparse for segment in segments]
     if first.sparse is not None:
         parts = [each for each in sparse if each is not None]  # all: see _check_mergeable
@@ -102,6 +103,7 @@ def merge_segments(
         metadata=segment_metadata(first),
         first_token_id=token_range[0],
         end_token_id=token_range[1],
+        name=name,
     )
 
 

@@ -1,0 +1,157 @@
+"""A cluster as storage sees it: its objects, its catalog, and the generations that both tell of."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.alias_records import AliasSource
+from storage.backup_store import StoredFile
+from storage.cluster_catalog import Catalog
+from storage.cluster_database import catalog_url
+from storage.errors import CorruptError, InvalidOptionError, NotAKnowledgeBaseError
+from storage.generation_manifest import GenerationManifest, ManifestRef, ShardEntry, manifest_name
+from storage.object_places import open_objects
+from storage.object_store import ObjectStore
+
+__all__ = ["AliasOverlay", "Cluster"]
+
+_IDENTITY = "cluster.json"
+_KEPT_MANIFESTS = 4
+
+
+@dataclass(frozen=True)
+class AliasOverlay:
+    """A name that a document was given, or lost, since its shard was made."""
+
+    ordinal: int
+    alias: str
+    source: AliasSource
+    uses: int = 0
+    prior: float | None = None
+    is_removed: bool = False
+
+
+class Cluster:
+    """A cluster's objects and catalog; safe to share between threads.
+
+    Attributes:
+        store: The objects.
+        catalog: The catalog.
+        name: Tells one cluster from another.
+    """
+
+    def __init__(self, store: ObjectStore, catalog: Catalog, name: str) -> None:
+        """Use `Cluster.open` or `Cluster.create`."""
+        self.store, self.catalog, self.name = store, catalog, name
+        self._mutex = threading.Lock()
+        self._manifests: dict[ManifestRef, GenerationManifest] = {}
+
+    @classmethod
+    def open(cls, root: str, catalog: str | None = None) -> Cluster:
+        """Open the cluster whose objects are at `root`.
+
+        Args:
+            root: file:///folder or s3://bucket/prefix.
+            catalog: Address of its catalog; None: an SQLite file beside objects in a folder.
+
+        Raises:
+            NotAKnowledgeBaseError: There is none.
+        """
+        store, known = open_objects(root), Catalog(catalog_url(root, catalog))
+        data = store.read_record(_IDENTITY)
+        if data is None:
+            raise NotAKnowledgeBaseError(
+                f"{store.place} holds no cluster; build one with 'kbengine cluster build CORPUS --to {root}'"
+            )
+        return cls(store, known, _identity(data, store.place))
+
+    @classmethod
+    def create(cls, root: str, catalog: str | None = None) -> Cluster:
+        """Open the cluster at `root`, which is made if it is not there; its catalog is made by the first build."""
+        store, known = open_objects(root), Catalog(catalog_url(root, catalog))
+        record = json.dumps({"cluster": uuid.uuid4().hex, "format": 1}).encode()
+        store.write_record(_IDENTITY, record)
+        data = store.read_record(_IDENTITY)
+        assert data is not None  # written a moment ago, by us or by another
+        return cls(store, known, _identity(data, store.place))
+
+    def close(self) -> None:
+        """Close the connections of the catalog."""
+        self.catalog.close()
+
+    def manifest(self, generation: int | None = None) -> GenerationManifest:
+        """Return a generation's manifest, by default the newest one's.
+
+        Raises:
+            InvalidOptionError: There is no such generation.
+            CorruptError: Its manifest is missing or damaged.
+            CatalogUnavailableError: The catalog does not answer.
+        """
+        rows = self.catalog.generations(limit=1 if generation is None else None)
+        row = next((row for row in rows if generation in (None, row.generation)), None)
+        if row is None:
+            wanted = "no generation yet" if generation is None else f"no generation {generation}"
+            raise InvalidOptionError(f"{self.store.place} has {wanted}; 'kbengine cluster status' names them")
+        return self.manifest_of(row.ref)
+
+    def manifest_of(self, ref: ManifestRef) -> GenerationManifest:
+        """Return the manifest of this number and checksum; without the catalog."""
+        with self._mutex:
+            known = self._manifests.get(ref)
+        if known is not None:
+            return known
+        name = manifest_name(ref)
+        data = self.store.read_record(name)
+        if data is None:
+            raise CorruptError(
+                f"{self.store.place}/{name} is missing; restore it from a copy of the cluster ('kbengine cluster "
+                "backup' makes one), or go back to an older generation"
+            )
+        manifest = GenerationManifest.from_bytes(data, name=f"{self.store.place}/{name}", sha256=ref.sha256)
+        with self._mutex:
+            self._manifests[ref] = manifest
+            while len(self._manifests) > _KEPT_MANIFESTS:
+                del self._manifests[next(iter(self._manifests))]
+        return manifest
+
+    def tombstones(self, shard: ShardEntry) -> NDArray[np.int64]:
+        """Return the ordinals of a shard's dead documents, int64 (n), rising."""
+        if shard.tombstones is None:
+            return np.empty(0, dtype=np.int64)
+        return np.frombuffer(self.store.read(shard.tombstones), dtype="<i8").astype(np.int64)
+
+    def put_tombstones(self, shard: str, ordinals: Iterable[int]) -> StoredFile | None:
+        """Store the ordinals of dead documents, rising; None where there are none."""
+        array = np.fromiter(ordinals, dtype="<i8")
+        return self.store.put_bytes(array.tobytes(), f"tombstones of {shard}") if len(array) else None
+
+    def aliases(self, manifest: GenerationManifest) -> tuple[AliasOverlay, ...]:
+        """Return the names that documents were given or lost since their shards were made, by ordinal."""
+        if manifest.aliases is None:
+            return ()
+        rows: list[dict[str, Any]] = json.loads(self.store.read(manifest.aliases))
+        return tuple(AliasOverlay(**row) for row in rows)
+
+    def put_aliases(self, overlay: Iterable[AliasOverlay]) -> StoredFile | None:
+        """Store such names; None where there are none."""
+        rows = [asdict(each) for each in overlay]
+        if not rows:
+            return None
+        return self.store.put_bytes(json.dumps(rows, ensure_ascii=False).encode(), "aliases")
+
+
+def _identity(data: bytes, place: str) -> str:
+    try:
+        return str(json.loads(data)["cluster"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptError(
+            f"{place}/{_IDENTITY} is damaged ({error}); restore it from a copy of the cluster"
+        ) from error

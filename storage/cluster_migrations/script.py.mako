@@ -1,0 +1,19 @@
+"""${message}
+
+Revision: ${up_revision}, after: ${down_revision | comma,n}
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Nothing; the schema has been changed."""
+    ${upgrades if upgrades else "pass"}

@@ -1,0 +1,1 @@
+"""One file per schema change, named by its number; a released file is never edited."""
