@@ -19,6 +19,7 @@ from storage.alias_records import DocumentNames
 from storage.alias_rows import alias_table_exists
 from storage.catalog import document_record, live_document_rows, live_ids_of, op_ids_beginning, passage_record
 from storage.database import translated
+from storage.document_listing import DocumentPage, FieldChoice, field_choices, page_of_documents
 from storage.errors import InvalidOptionError, UnknownDocumentError
 from storage.field_rows import FieldType, field_texts, known_fields
 from storage.information import KBInfo, gather_info
@@ -189,6 +190,24 @@ class RecordReader:
             if where is not None:
                 statement = statement.where(where_clause(connection, where))
             return [document_record(row) for row in connection.execute(statement).mappings()]
+
+    def page_of_documents(
+        self,
+        *,
+        sort: str = "id",
+        where: str | None = None,
+        among: Sequence[int] | None = None,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> DocumentPage:
+        """Return some live documents of a sorted listing, and how many it has (`storage.document_listing`)."""
+        with translated(self.path), self._engine.connect() as connection:
+            return page_of_documents(connection, sort=sort, where=where, among=among, offset=offset, limit=limit)
+
+    def field_choices(self) -> list[FieldChoice]:
+        """Return what documents can be narrowed or sorted by: their fields, with the values where these are few."""
+        with translated(self.path), self._engine.connect() as connection:
+            return field_choices(connection)
 
     def lexical_documents(
         self, query: str, *, limit: int = 10, where: str | None = None

@@ -105,7 +105,7 @@ def _of_column(condition: Condition, column: Column[Any]) -> _Truth:
 
 
 def _of_field(connection: Connection, condition: Condition) -> _Truth:
-    name, types = _resolved(connection, condition.name)
+    name, types = stored_field(connection, condition.name)
     table, document_id = schema.fields, schema.documents.c.document_id
     of_name = select(table.c.document_id).where(table.c.name == name)
     if condition.operator == "null":
@@ -139,7 +139,7 @@ def _type_of(value: Value) -> FieldType:
     return "text" if isinstance(value, str) else "number"
 
 
-def _resolved(connection: Connection, name: str) -> tuple[str, frozenset[FieldType]]:
+def stored_field(connection: Connection, name: str) -> tuple[str, frozenset[FieldType]]:
     """Return the name under which values are stored, with their types: `meta.title` is the field behind the column."""
     for stored in (name, name.removeprefix("meta.")):
         types = field_types(connection, stored)

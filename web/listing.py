@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import UnknownDocumentError
+from storage.document_listing import DocumentPage
 from web.page_tokens import page_position, page_token
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ class StoredDocument:
 
 
 def list_documents(
-    knowledge_base: KnowledgeBase, query: str, limit: int, token: str, where: str = ""
+    knowledge_base: KnowledgeBase, query: str, limit: int, token: str, where: str = "", sort: str = ""
 ) -> Page[DocumentRecord]:
     """Return live documents that pass a filter: all by id, or those that match the words of `query`, best first.
+
+    Sorted otherwise, they are those of `browse_documents`.
 
     Args:
         knowledge_base: Whose documents.
@@ -49,13 +52,21 @@ def list_documents(
         limit: How many at most.
         token: Of the page before; empty for the first page.
         where: A filter over the documents' fields; empty for none.
+        sort: As in `browse_documents`; empty for the order of ids, or of matches.
 
     Raises:
         PageTokenError: the token is not of such a listing.
-        InvalidOptionError: the filter cannot be read, or does not fit the documents' fields.
+        InvalidOptionError: the filter cannot be read, or does not fit the documents' fields; so may the order.
     """
     reader = knowledge_base.reader
     filtered = f" where {where}" if where else ""
+    if sort:
+        listing = f"sort {sort} {query}{filtered}"
+        start = page_position(listing, token) if token else 0
+        begin = start if isinstance(start, int) else 0
+        page = browse_documents(knowledge_base, query, sort, where, begin, limit)
+        more = page_token(listing, begin + limit) if page.total > begin + limit else None
+        return Page(page.records, more)
     if not query.strip():
         listing = f"id{filtered}"
         after = str(page_position(listing, token)) if token else None
@@ -69,6 +80,33 @@ def list_documents(
     matches = reader.lexical_documents(query, limit=end + 1, where=where or None)
     more = page_token(listing, end) if len(matches) > end and end < MAX_MATCHES else None
     return Page(tuple(record for record, _ in matches[begin:end]), more)
+
+
+def browse_documents(
+    knowledge_base: KnowledgeBase, query: str, sort: str, where: str, first: int, limit: int
+) -> DocumentPage:
+    """Return some documents of a listing, and how many it has: for people, who go back and forth in it.
+
+    Args:
+        knowledge_base: Whose documents.
+        query: Words; blank for all documents. At most `MAX_MATCHES` documents match.
+        sort: `id`, `title`, `added`, `passages` or a field, with a minus before it from large to small; empty for the
+            order of ids, or, of documents that match words, the best first.
+        where: A filter over the documents' fields; empty for none.
+        first: How many are left out before the first.
+        limit: How many at most.
+
+    Raises:
+        InvalidOptionError: the filter cannot be read or does not fit the documents' fields; no document has the field.
+    """
+    reader = knowledge_base.reader
+    if not query.strip():
+        return reader.page_of_documents(sort=sort or "id", where=where or None, offset=first, limit=limit)
+    matches = [record for record, _ in reader.lexical_documents(query, limit=MAX_MATCHES, where=where or None)]
+    if not sort:
+        return DocumentPage(tuple(matches[first : first + limit]), len(matches))
+    among = [record.document_id for record in matches]
+    return reader.page_of_documents(sort=sort, among=among, offset=first, limit=limit)
 
 
 def list_aliases(knowledge_base: KnowledgeBase, doc_id: str, prefix: str, limit: int, token: str) -> Page[AliasRecord]:

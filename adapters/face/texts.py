@@ -39,6 +39,7 @@ class Texts(Opened):
         where: str | None = None,
         evidence: bool = True,
         encoder: str | None = None,
+        read: int | None = None,
         progress: bool = False,
     ) -> FillReport | list[dict[str, Any]]:
         """Fill a table: of each name its document and the relations that are wanted, or an answer to each question.
@@ -70,6 +71,7 @@ class Texts(Opened):
             where: a filter over the fields of documents.
             evidence: whether the sentence and document of each answer are given.
             encoder: the name of a tuned encoder.
+            read: how many of the best passages are read for each answer, 0 to 100; None takes what pays for the task.
             progress: show progress on stderr.
 
         Raises:
@@ -79,7 +81,7 @@ class Texts(Opened):
             UnknownRelationError: a relation is a Wikidata id that the table of relations lacks.
         """
         options = FillOptions(
-            subject, tuple(relations), question, context, ids, values, threshold, where, evidence, encoder
+            subject, tuple(relations), question, context, ids, values, threshold, where, evidence, encoder, read
         )
         filler = Filler(options, asking(self._answerer), self._engine.reader)
         with progress_for_terminal(quiet=not progress) as sink:

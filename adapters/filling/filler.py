@@ -54,6 +54,7 @@ class FillOptions:
         where: A filter over the fields of documents.
         evidence: Whether each answer's sentence and document are given.
         encoder: The name of a tuned encoder.
+        read: How many of the best passages are read for each answer, 0 none; None takes what pays.
     """
 
     subject: str | None = None
@@ -66,6 +67,7 @@ class FillOptions:
     where: str | None = None
     evidence: bool = True
     encoder: str | None = None
+    read: int | None = None
 
     def __post_init__(self) -> None:
         if (self.subject is None) == (self.question is None):
@@ -80,6 +82,7 @@ class FillOptions:
             raise InvalidOptionError(
                 f"there are {len(self.relations)} relations, wanted at most {MAX_RELATIONS}, each once"
             )
+        _ = self.answer_options  # says what is wrong with them
         for relation in self.relations:
             query_of(Slot("X", relation))
 
@@ -87,7 +90,12 @@ class FillOptions:
     def answer_options(self) -> AnswerOptions:
         """Return how the table's queries are asked."""
         return AnswerOptions(
-            k=max(3, self.values), threshold=self.threshold, where=self.where, encoder=self.encoder, truncate=True
+            k=max(3, self.values),
+            threshold=self.threshold,
+            where=self.where,
+            encoder=self.encoder,
+            read=self.read,
+            truncate=True,
         )
 
     @property

@@ -104,6 +104,23 @@ def test_documents_are_listed_by_their_fields(service):
     assert service.client.get("/v1/kb").json["fields"]["legs"] == ["number"]
 
 
+def test_documents_are_listed_in_a_chosen_order(service):
+    """Page by page; the token of one order is not taken for another."""
+    animals = [{**ZEBRA, "id": f"s{n}", "meta": {"rank": -n}} for n in range(3)]
+    service.post("/v1/documents", {"documents": animals})
+    query = {"where": "rank <= 0", "sort": "rank", "limit": 2}
+    listed = service.client.get("/v1/documents", query_string=query).json
+    rest = service.client.get("/v1/documents", query_string=query | {"page_token": listed["next_page_token"]}).json
+    found = service.client.get("/v1/documents", query_string={"q": "stripes", "where": "rank < 0", "sort": "-id"}).json
+    other = {**query, "sort": "-rank", "page_token": listed["next_page_token"]}
+
+    assert [each["id"] for each in listed["documents"] + rest["documents"]] == ["s2", "s1", "s0"]
+    assert rest["next_page_token"] is None and [each["id"] for each in found["documents"]] == ["s2", "s1"]
+    assert service.client.get("/v1/documents", query_string=other).status_code == 400
+    assert "'size'" in service.client.get("/v1/documents", query_string={"sort": "size"}).json["detail"]
+    service.post("/v1/documents:delete", {"ids": [each["id"] for each in animals]})
+
+
 def test_all_documents_are_added_or_none(service):
     """A list that names one id twice changes nothing."""
     before = service.engine.knowledge_base.generation

@@ -50,10 +50,10 @@ def list_documents(query_data: ListQuery) -> Response:
     """List documents.
 
     All by id, a page at a time; with `q` those that hold its words, best first; with `where` those of them that pass a
-    filter.
+    filter. `sort` gives them in another order.
     """
     kb, asked = current_service().engine.knowledge_base, query_data
-    page = list_page(kb, asked.q, asked.limit, asked.page_token, asked.where)
+    page = list_page(kb, asked.q, asked.limit, asked.page_token, asked.where, asked.sort)
     listed = [_summary(record) for record in page.items]
     return json_response({"documents": listed, "next_page_token": page.next_page_token, "generation": kb.generation})
 

@@ -132,6 +132,12 @@ class ListQuery(Body):
 
     q: str = Field("", max_length=limits.WORDS_CHARS, description="Words to look for; best matches first.")
     where: AddressFilter = Field("", description="A filter over the documents' fields, such as `source = 'manual'`.")
+    sort: str = Field(
+        "",
+        max_length=limits.TITLE_CHARS,
+        description="By `id`, `title`, `added`, `passages` or a field of the documents; from large to small with a "
+        "minus before it, such as `-added`. By default by id, and with `q` the best first.",
+    )
     limit: int = Field(50, ge=1, le=limits.PAGE_ITEMS)
     page_token: str = Field("", max_length=limits.TOKEN_CHARS, description="Of the page before; empty for the first.")
 

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
 from adapters.filling.filler import MAX_RELATIONS, MAX_VALUES, FillOptions
 from adapters.filling.table import TableFormat
+from kbengine.search.query import MAX_READ
 from web import limits
 from web.models.base import AddressFilter, Body
 
@@ -43,6 +44,9 @@ class FillQuery(Body):
     where: AddressFilter | None = Field(None, description="Answer from documents whose fields pass this.")
     evidence: bool = Field(True, description="Give the sentence and document of each answer.")
     encoder: str | None = Field(None, max_length=limits.ID_CHARS, description="The name of a tuned encoder.")
+    read: int | None = Field(
+        None, ge=0, le=MAX_READ, description="Best passages that a reader reads for each answer, 0 none."
+    )
     format: TableFormat | None = Field(None, description="Of the table; by default its name or media type says it.")
     out: TableFormat | None = Field(None, description="Of the filled table; by default that of the table.")
 
@@ -64,4 +68,5 @@ class FillQuery(Body):
             self.where,
             self.evidence,
             self.encoder,
+            self.read,
         )

@@ -10,6 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 from kbengine.span import Span
 from storage.field_rows import shown_fields
+from web.page.answer_order import Shown
 from web.page.passages import Piece, pieces, sentence_pieces
 from web.request_context import page_root
 
@@ -27,6 +28,9 @@ PART_NAMES = {
     "reader": "what the reader, which read query and passage together, says of this place",
 }
 """What each part of a score says, in words."""
+
+
+ALL_SHOWN = Shown()
 
 
 @dataclass(frozen=True)
@@ -83,18 +87,19 @@ class AnswerCard:
 
 @dataclass(frozen=True)
 class AnswerList:
-    """The answer to one request with its cards, and how long it took with the time that it waited."""
+    """The answer to one request with the cards of a page, and how long it took with the time that it waited."""
 
     answer: TaskAnswer
     cards: tuple[AnswerCard, ...]
     total_ms: float
+    has_more: bool = False
 
 
-def answer_list(answer: TaskAnswer, *, kb_name: str) -> AnswerList:
-    """Return the answer as shown."""
+def answer_list(answer: TaskAnswer, *, kb_name: str, shown: Shown = ALL_SHOWN) -> AnswerList:
+    """Return the answer as shown; scores are drawn against the best one's, on whatever page that is."""
     top = max((one.score for one in answer.answers), default=0.0)
-    cards = tuple(_card(one, top, answer.generation, kb_name) for one in answer.answers)
-    return AnswerList(answer, cards, _total_ms(answer))
+    cards = tuple(_card(one, top, answer.generation, kb_name) for one in shown.of(answer.answers))
+    return AnswerList(answer, cards, _total_ms(answer), shown.has_more(len(answer.answers)))
 
 
 def timing_bars(answers: Sequence[TaskAnswer]) -> tuple[Bar, ...]:

@@ -46,7 +46,7 @@ class Column:
 
 def compare() -> BaseResponse:
     """Return the page of two settings; without a query, the way to the search page."""
-    first = read_form(request.args)
+    first = replace(read_form(request.args), sort=None, page=1)
     if first.is_empty:
         return redirect(url_for("page.ask"), 302)
     second = _other(first)

@@ -19,9 +19,11 @@ from storage.errors import InvalidOptionError, UsageError
 from storage.field_rows import shown_fields
 from web import limits
 from web.guards import FORM_TYPES, body
-from web.listing import Page, document_copy, list_documents, stored_document
+from web.listing import browse_documents, document_copy, stored_document
 from web.page.answer_view import document_address, safe_source
+from web.page.document_listing import LISTED, DocumentListing, page_number
 from web.page.naming import other_names
+from web.page.narrowing import narrow_fields
 from web.page.page_state import Deleted, current_page_state
 from web.page.passages import Piece, pieces
 from web.page.problems import problem_of
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from web.jobs.job import Job
 
 _MARK = re.compile(r"(\d{1,9}):(\d{1,9})-(\d{1,9})", re.ASCII)
-LISTED = 25
-"""Documents on one page of the listing."""
 
 
 def documents() -> Response:
@@ -128,10 +128,14 @@ def _listing(*, problem: Any = None, form: dict[str, str] | None = None, status:
     service = current_service()
     query = request.args.get("q", "").strip()[: limits.TEXT_CHARS]
     where = request.args.get("where", "").strip()
-    found: Page[DocumentRecord] = Page()
-    refused = None
+    knowledge_base = service.engine.knowledge_base
+    listing, refused = DocumentListing(query, where, request.args.get("sort", "").strip()[: limits.TITLE_CHARS]), None
+    choices = knowledge_base.reader.field_choices()
+    records: tuple[DocumentRecord, ...] = ()
     try:
-        found = list_documents(service.engine.knowledge_base, query, LISTED, request.args.get("page", ""), where)
+        listing = replace(listing, page=page_number(request.args.get("page", "")))
+        found = browse_documents(knowledge_base, query, listing.sort, where, listing.first, LISTED)
+        listing, records = replace(listing, total=found.total), found.records
     except InvalidOptionError as error:
         refused = error.message
     token = request.args.get("deleted", "")
@@ -141,9 +145,11 @@ def _listing(*, problem: Any = None, form: dict[str, str] | None = None, status:
         "query": query,
         "where": where,
         "refused": refused,
-        "documents": [(record, document_address(record.doc_id)) for record in found.items],
-        "next_page": found.next_page_token,
-        "is_first_page": "page" not in request.args,
+        "documents": [(each, document_address(each.doc_id), _told_fields(each, listing.sort)) for each in records],
+        "listing": listing,
+        "orders": listing.orders(choices),
+        "narrowed": narrow_fields(choices, where, lambda changed: replace(listing, where=changed or "").address()),
+        "max_where": limits.ADDRESS_FILTER_CHARS,
         "total": service.engine.info().documents,
         "problem": problem,
         "form": form or {},
@@ -157,6 +163,11 @@ def _listing(*, problem: Any = None, form: dict[str, str] | None = None, status:
         "back": _back(request.args.get("back", "")),
     }
     return make_response(render_template("page/documents.html", **values), 400 if refused else status)
+
+
+def _told_fields(record: DocumentRecord, sort: str) -> list[tuple[str, str]]:
+    """Return what a line of the listing tells of a document: the field that the listing is sorted by."""
+    return [(name, value) for name, value in shown_fields(record.meta) if name == sort.removeprefix("-")]
 
 
 def _pasted(engine: Engine) -> CorpusDocument:

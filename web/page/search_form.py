@@ -15,7 +15,9 @@ from kbengine.errors import InvalidOptionError, TaskInputError
 from kbengine.inputs import END_MENTION, START_MENTION, TASKS, Task
 from kbengine.search.query import EFFORTS, MAX_K, MAX_READ, STRATEGIES, UNITS, Effort, Strategy, Unit
 from storage.tuned_files import check_name
+from web import limits
 from web.models.queries import TASK_QUERIES, TaskQuery
+from web.page.answer_order import SORTED, Shown
 from web.page.marked_text import marked_text
 from web.request_context import page_root
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 OPTION_NAMES = ("unit", "k", "effort", "threshold", "strategy", "read", "encoder", "where")
 """How is asked, by the names that the address, the API and the engine have for it."""
+LIST_NAMES = ("sort", "page")
+"""Which of the answers are shown, by the names that the address has for it."""
 _OWN_FIELDS: Mapping[Task, tuple[str, ...]] = {
     "question": ("q",),
     "slot-filling": ("subject", "relation", "object"),
@@ -52,6 +56,8 @@ class SearchForm:
         read: How many of the best passages are read; None takes the task's own choice.
         encoder: Name of a tuned query encoder; None is the one that the service was opened with.
         where: A filter over the documents' fields; None searches all.
+        sort: How the answers are ordered, as in `web.page.answer_order`; None is by score.
+        page: Which page of `k` answers is shown, from 1.
         problems: What was wrong with the address, for the reader; such fields hold their default.
     """
 
@@ -70,6 +76,8 @@ class SearchForm:
     read: int | None = None
     encoder: str | None = None
     where: str | None = None
+    sort: str | None = None
+    page: int = 1
     problems: tuple[str, ...] = ()
 
     @property
@@ -77,6 +85,16 @@ class SearchForm:
         """Return the unit that answers will have."""
         is_backwards = self.task == "slot-filling" and self.object != ""
         return self.unit or ("document" if is_backwards else DEFAULT_UNITS[self.task])
+
+    @property
+    def shown(self) -> Shown:
+        """Return which answers the page shows."""
+        return Shown(self.sort or "", (self.page - 1) * self.k, self.k)
+
+    @property
+    def n_wanted(self) -> int:
+        """Return how many answers are asked for: those up to the end of the page, or all that are sorted."""
+        return max(min(self.k * self.page, MAX_K), SORTED if self.sort else 1)
 
     @property
     def is_empty(self) -> bool:
@@ -124,10 +142,11 @@ class SearchForm:
                 marked = marked_text(self.text)
                 spans = [[span.start, span.end] for span in marked.mentions]
                 own = {"text": marked.text} | ({"span": spans[0]} if len(spans) == 1 else {"spans": spans})
+        options = replace(self, k=self.n_wanted)
         return own | {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name in OPTION_NAMES and getattr(self, field.name) != field.default
+            field.name: getattr(options, field.name)
+            for field in fields(options)
+            if field.name in OPTION_NAMES and getattr(options, field.name) != field.default
         }
 
     def query(self) -> TaskQuery:
@@ -150,7 +169,7 @@ class SearchForm:
             named += [(name, getattr(self, name)) for name in _OWN_FIELDS[self.task]]
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in OPTION_NAMES and value != field.default:
+            if field.name in (*OPTION_NAMES, *LIST_NAMES) and value != field.default:
                 named.append((field.name, f"{value:g}" if isinstance(value, float) else str(value)))
         return [(name, value) for name, value in named if value]
 
@@ -200,8 +219,21 @@ def read_form(parameters: MultiDict[str, str]) -> SearchForm:
         read=_passages_read(parameters, problems),
         encoder=encoder or None,
         where=parameters.get("where", "").strip() or None,
+        sort=parameters.get("sort", "").strip()[: limits.TITLE_CHARS] or None,
+        page=_page(parameters, k, problems),
         problems=tuple(problems),
     )
+
+
+def _page(parameters: MultiDict[str, str], k: int, problems: list[str]) -> int:
+    text = parameters.get("page", "").strip()
+    if not text:
+        return 1
+    last = max(MAX_K // k, 1)
+    if re.fullmatch("[0-9]{1,9}", text, re.ASCII) and 1 <= int(text) <= last:
+        return int(text)
+    problems.append(f"the page is {text[:20]!r}, wanted 1 to {last} with {k} answers a page")
+    return 1
 
 
 def _passages_read(parameters: MultiDict[str, str], problems: list[str]) -> int | None:

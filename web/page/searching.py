@@ -11,11 +11,12 @@ from werkzeug.wrappers import Response as BaseResponse
 from adapters.tasks.defaults import DEFAULT_UNITS
 from adapters.tasks.relations import RelationTable
 from kbengine.inputs import Mention, Task
-from kbengine.search.query import EFFORTS, MAX_READ, UNITS, Strategy
+from kbengine.search.query import EFFORTS, MAX_K, MAX_READ, UNITS, Strategy
 from storage.errors import UsageError
 from storage.tuned_files import list_tuned
 from web import limits
 from web.guards import FORM_TYPES, access, body
+from web.page.answer_tools import list_tools
 from web.page.answer_view import AnswerList, answer_list, timing_bars
 from web.page.as_code import curl_code, python_code
 from web.page.json_answers import PATH
@@ -101,15 +102,22 @@ def _asked(form: SearchForm) -> Response:
     if form.is_empty and not form.problems:
         return _page(values | _examples(form, service))
     try:
-        requests, answers = answers_of(form, service)
+        requests, answers = answers_of(form, service, one_more=True)
     except UsageError as error:
         problem = problem_of(error)
         return _page(values | {"problem": problem}, problem.status)
     return _page(values | _results(form, requests, answers, service))
 
 
-def answers_of(form: SearchForm, service: Service) -> tuple[list[TaskInput], list[TaskAnswer]]:
+def answers_of(
+    form: SearchForm, service: Service, *, one_more: bool = False
+) -> tuple[list[TaskInput], list[TaskAnswer]]:
     """Return what the form asks for, one thing or one for each mention, and the answers with the parts of their scores.
+
+    Args:
+        form: What is asked.
+        service: Who answers.
+        one_more: Ask for an answer behind those of the page: it tells whether another page follows.
 
     Raises:
         TaskInputError: something is missing, too long or too much.
@@ -117,6 +125,8 @@ def answers_of(form: SearchForm, service: Service) -> tuple[list[TaskInput], lis
     query = form.query()
     requests = query.requests()
     options = replace(query.options(), explain=True, truncate=True)
+    if one_more:
+        options = replace(options, k=min(options.k + 1, MAX_K))
     return requests, service.engine.ask(requests, options, service.deadline())
 
 
@@ -168,7 +178,7 @@ def _results(
 ) -> dict[str, Any]:
     kb_name = service.engine.info().path.name
     names = [one.name if isinstance(one, Mention) else "" for one in requests]
-    lists = [answer_list(answer, kb_name=kb_name) for answer in answers]
+    lists = [answer_list(answer, kb_name=kb_name, shown=form.shown) for answer in answers]
     address, needs_key = form.address(), service.settings.require_key
     return {
         "answered": True,
@@ -177,6 +187,7 @@ def _results(
             AnswerGroup(name, one, judged_input(service.engine.knowledge_base, asked))
             for name, one, asked in zip(names, lists, requests, strict=True)
         ],
+        "tools": list_tools(form, lists, service.engine.knowledge_base.reader.field_choices()),
         "linked_text": _linked_text(form, lists),
         "timings": timing_bars(answers),
         "total_ms": max(one.total_ms for one in lists),

@@ -1,6 +1,6 @@
 const TASKS = 4;
 
-/** The keyboard: `/` search, `j` and `k` move, `o` opens, `1` to `4` change the task, `?` helps. */
+/** The keyboard: `/` search, `j` and `k` move, `o` opens, `n` and `p` turn pages, `1` to `4` change the task, `?` helps. */
 export function startKeys() {
   const help = document.getElementById("help");
   document.getElementById("help-button")?.addEventListener("click", () => help.showModal());
@@ -21,6 +21,8 @@ function actions(help) {
     j: () => move(1),
     k: () => move(-1),
     o: toggleCurrent,
+    n: () => turnTo("next"),
+    p: () => turnTo("prev"),
     "?": () => help.showModal(),
   };
   for (let number = 1; number <= TASKS; number += 1) found[number] = () => openTab(number);
@@ -67,6 +69,13 @@ function toggleCurrent() {
   } else {
     opened.click();
   }
+  return true;
+}
+
+function turnTo(page) {
+  const step = document.querySelector(`[data-turn=${page}]`);
+  if (!step) return false;
+  step.click();
   return true;
 }
 

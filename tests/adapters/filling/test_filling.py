@@ -42,6 +42,13 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+def test_how_much_is_read_is_said_for_all_queries(kb):
+    """0 reads nothing, which is fast; a number that is none is refused before anything is asked."""
+    assert FillOptions("name", read=0).answer_options.read == 0
+    with pytest.raises(InvalidOptionError, match="read is -1, wanted"):
+        FillOptions("name", read=-1)
+
+
 def test_a_name_gets_its_document_and_what_is_wanted_of_it(kb):
     """Value, probability, document and sentence of each relation."""
     (row,) = filled(kb, [{"name": "Marie Curie"}])

@@ -40,6 +40,24 @@ def test_asking_moving_opening_and_reading_without_a_mouse(page, demo):
     expect(items.nth(1)).to_be_focused()
 
 
+def test_pages_are_turned_and_lists_narrowed_by_keyboard(page, demo):
+    """`n` and `p` turn the pages of answers and of documents; the order is chosen in the form, without a script."""
+    page.goto(f"{demo}/?q=Who+wrote+the+Metamorphosis%3F&k=3")
+    page.keyboard.press("n")
+    expect(page).to_have_url(re.compile("page=2"))
+    expect(page.locator(".answer__rank").first).to_have_text("4")
+    page.keyboard.press("p")
+    expect(page.locator(".answer__rank").first).to_have_text("1")
+
+    page.goto(f"{demo}/documents")
+    page.keyboard.press("n")
+    expect(page).to_have_url(re.compile("page=2"))
+    page.get_by_label("Sort by").select_option("-added")
+    page.get_by_label("Filter").press("Enter")
+    expect(page).to_have_url(re.compile("sort=-added"))
+    expect(page.locator(".pager__place")).to_have_text(re.compile("Page 1 of"))
+
+
 def test_a_strategy_is_chosen_with_the_keyboard(page, demo):
     """The disclosure opens with Enter, arrows choose, Enter in the field asks; the address holds the choice."""
     page.goto(f"{demo}/?q=Who+wrote+the+Metamorphosis%3F&k=3")

@@ -17,6 +17,7 @@ from kbengine.inputs import TASKS, Mention, TaskInput, task_of
 from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
 from kbengine.span import Span
 from storage.alias_records import NewAlias
+from storage.document_listing import DocumentPage, FieldChoice, FieldValue
 from storage.feedback_records import FeedbackRecord, NewFeedback
 from storage.information import HistoryEntry
 from storage.settings import KBSettings
@@ -140,6 +141,19 @@ class FakeEngine:
             for key in sorted(self.stored)
             if key > (after or "") and where in (None, f"source = '{self.stored[key].meta.get('source')}'")
         ][:limit]
+
+    def page_of_documents(
+        self, *, sort: str = "id", where: str | None = None, among: Any = None, offset: int = 0, limit: int = 50
+    ) -> DocumentPage:
+        found = self.list_documents(where=where, limit=10_000)
+        found = [each for each in found if among is None or each.document_id in among]
+        found.sort(key=lambda each: each.title if sort.endswith("title") else each.doc_id, reverse=sort[0] == "-")
+        return DocumentPage(tuple(found[offset : offset + limit]), len(found))
+
+    def field_choices(self) -> list[FieldChoice]:
+        values = sorted({each.meta["source"] for each in self.stored.values() if "source" in each.meta})
+        shown = tuple(FieldValue(value, f"source = '{value}'", 1) for value in values)
+        return [FieldChoice("source", ("text",), shown)] if shown else []
 
     def lexical_documents(self, query: str, *, limit: int, where: str | None = None) -> list[tuple[Any, float]]:
         return [(one, 1.0) for one in self.list_documents(where=where, limit=10_000) if query in one.title][:limit]

@@ -49,6 +49,14 @@ def test_an_address_holds_the_whole_state(form, unit, k, effort, threshold, stra
     assert reread(form) == form
 
 
+@pytest.mark.parametrize(("state", "k"), [({"page": 3}, 30), ({"k": 400, "page": 2}, 800), ({"sort": "title"}, 100)])
+def test_programs_are_given_the_answers_up_to_the_end_of_the_page(state, k):
+    """JSON, curl and Python know no pages; what is sorted are the best hundred."""
+    form = SearchForm(q="x", **state)
+
+    assert reread(form) == form and form.body()["k"] == k
+
+
 def test_an_address_leaves_defaults_out():
     """A permalink is as short as it can be."""
     assert SearchForm(q="Who dug it?").address() == "/?task=question&q=Who+dug+it%3F"

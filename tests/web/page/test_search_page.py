@@ -58,12 +58,12 @@ def test_the_phrase_is_marked_in_its_sentence(client):
 
 
 def test_options_reach_the_engine(client, engine):
-    """Unit, number, effort and threshold are what the form says; score parts are always asked for."""
+    """Unit, effort and threshold are what the form says; one answer more than shown tells of a next page."""
     client.get("/?q=x&unit=sentence&k=3&effort=exact&threshold=0.5&strategy=sfs&encoder=tuned")
     (request, options), *_ = engine.asked
 
     assert request == Question("x")
-    assert (options.unit, options.k, options.effort, options.threshold) == ("sentence", 3, "exact", 0.5)
+    assert (options.unit, options.k, options.effort, options.threshold) == ("sentence", 4, "exact", 0.5)
     assert (options.strategy, options.encoder) == ("sfs", "tuned")
     assert options.explain
 
