@@ -128,7 +128,8 @@ class KnowledgeBase(Changing, Correcting, Describing, Texts):
 
         Args:
             path: the directory.
-            encoder: an encoder, or the name of one tuned for this knowledge base; by default the one it was built with.
+            encoder: the name of one tuned for this knowledge base, or of a model, which then answers every task; by
+                default the one it was built with, and where tuned ones are bundled for single tasks, these.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
             dtype: of the matrix products; `auto` takes what is fastest here.
             reader: what reads the best passages: a bundled one's name, or a directory.

@@ -49,7 +49,7 @@ class KnowledgeBaseLinker(Pipe):  # type: ignore[misc]  # of an extra, which myp
     Args:
         name: of the component.
         kb: the directory of the knowledge base.
-        encoder: a tuned encoder's name; by default the knowledge base's own.
+        encoder: a tuned encoder's name; by default the task's own.
         threshold: the probability, 0 to 1, that a link has to reach; None takes that of the task, which is stored with
             the knowledge base or none.
         where: a filter over the fields of documents.

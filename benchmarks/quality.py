@@ -176,7 +176,7 @@ def score(gold: Path, guess: Path, name: str) -> dict[str, float]:
 
 def bytes_of(folder: Path) -> int:
     """Return the size of a model's folder."""
-    return sum(path.stat().st_size for path in folder.iterdir())
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def errors(gold: Path, guess: Path, name: str) -> dict[str, float | None]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kbengine.build.sync import SyncOptions, SyncReport
     from kbengine.encoders.device import DTypeChoice
     from kbengine.encoders.encoder import Encoder
+    from kbengine.inputs import Task
     from kbengine.progress import ProgressSink
     from kbengine.reading.reader import Reader
     from kbengine.search.pool import KeyOf
@@ -58,9 +59,9 @@ class KnowledgeBase:
     """
 
     def __init__(
-        self, path: Path, encoder: Encoder, options: KnowledgeBaseOptions, *, tuned: str | None = None
+        self, path: Path, encoder: Encoder, options: KnowledgeBaseOptions, *, always: str | None = None
     ) -> None:
-        from kbengine.encoders.tuned_encoders import TunedEncoders
+        from kbengine.encoders.answering import AnsweringEncoders
         from storage.reader import KBReader
 
         self.path = path
@@ -74,8 +75,7 @@ class KnowledgeBase:
             self._reader.close()
             raise
         self.encoder = encoder
-        self._tuned = TunedEncoders(path, encoder)
-        self._default = tuned
+        self._encoders = AnsweringEncoders(path, encoder, always=always)
         self._write_lock = threading.Lock()
         self._cross_encoder_lock = threading.Lock()
         self._cross_encoder: Reader | None = None
@@ -89,8 +89,10 @@ class KnowledgeBase:
 
         Args:
             path: the directory.
-            encoder: an encoder, the name of one tuned for this knowledge base (it then answers unless a search names
-                another), or the name or directory of a model; by default the one the knowledge base was built with.
+            encoder: the name of an encoder tuned for this knowledge base or bundled for a task, or the name or
+                directory of a model: it then answers all tasks unless a search names another. By default, and where an
+                encoder is at hand, that one (the one that the knowledge base was built with) with those that are
+                bundled for single tasks.
             options: device, number type and lock timeout.
 
         Raises:
@@ -101,25 +103,23 @@ class KnowledgeBase:
             CorruptError: a file is not what was written.
             EncoderError: there is no such reader.
         """
+        from kbengine.encoders.answering import has_tuned
         from kbengine.encoders.encoder import Encoder
         from storage.reader import KBReader
-        from storage.tuned_files import list_tuned
 
         options = options or KnowledgeBaseOptions()
         if options.reader != DEFAULT_READER:
             find_reader(options.reader)  # one asked for by name is missed now, not at the first query that reads
         path = Path(path)
-        tuned: str | None = None
-        if isinstance(encoder, str) and encoder in list_tuned(path):
-            encoder, tuned = None, encoder
+        always = encoder if isinstance(encoder, str) else None
         if encoder is None or isinstance(encoder, str):
-            if encoder is None:
-                with KBReader.open(path) as reader:
-                    encoder = reader.settings.encoder_name
-            encoder = Encoder.load(encoder, device=options.device, dtype=options.dtype)
-        knowledge_base = cls(path, encoder, options, tuned=tuned)
-        if tuned is not None:
-            knowledge_base.encoder_for()  # a damaged one is told of now
+            with KBReader.open(path) as reader:
+                own = reader.settings.encoder_name
+            name = own if encoder is None or has_tuned(path, own, encoder) else encoder
+            encoder = Encoder.load(name, device=options.device, dtype=options.dtype)
+            always = encoder.name if name == always else always
+        knowledge_base = cls(path, encoder, options, always=always)
+        knowledge_base.encoder_for()  # a damaged one is told of now
         knowledge_base.warm_up()
         return knowledge_base
 
@@ -217,18 +217,26 @@ class KnowledgeBase:
         """Return whether passages are read unless it is turned off: with the encoder that the weights are for."""
         return self._reader.settings.encoder_name == DEFAULT_ENCODER and has_reader(self._options.reader)
 
-    def encoder_for(self, name: str | None = None) -> Encoder:
-        """Return the encoder that answers: the tuned one of the name as it is stored now, or the default.
+    def encoder_for(self, name: str | None = None, *, task: Task | None = None) -> Encoder:
+        """Return the encoder that answers: the one of the name as it is stored now, or the usual one of the task.
 
-        A tuned encoder that was written again is loaded anew; the default is the one given to `open`.
+        A tuned encoder that was written again is loaded anew; without a task the usual one is that given to `open`.
 
         Raises:
             UnknownEncoderError: the knowledge base has no encoder of the name.
             EncoderMismatchError: it was tuned from another encoder than this knowledge base is open with.
             CorruptError: its files are not what was written.
         """
-        name = name or self._default
-        return self.encoder if name is None else self._tuned.get(name)
+        return self._encoders.get(self.encoder_name(name, task=task))
+
+    def encoder_name(self, name: str | None = None, *, task: Task | None = None) -> str | None:
+        """Return the name of the encoder that answers, of the task where no name is given; None is the open one."""
+        return self._encoders.name_for(name, task)
+
+    @property
+    def encoder_names(self) -> list[str]:
+        """Return the names of the encoders that may be asked for."""
+        return self._encoders.names()
 
     def add(
         self, documents: Iterable[CorpusDocument | Mapping[str, Any]], *, replace: bool = True, op_id: str | None = None

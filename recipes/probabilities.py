@@ -1,6 +1,9 @@
 """Fitting the probabilities that ship with the default encoder: `adapters/tasks/calibrations.json` and its card.
 
-Run: python -m recipes.probabilities --data DIR --scratch DIR [--kb DIR]
+Run: python -m recipes.probabilities --data DIR --scratch DIR [--kb DIR] [--task TASK]
+
+Each task is answered by the encoder that is bundled for it, if one is. With --task only those tasks are fitted anew.
+What is there for other encoders stays.
 
 Questions are development rows of KILT sets, asked of knowledge bases of several sizes: the gold pages of some rows and
 random other pages. Each set's rows are asked twice: as many whose pages are there as rows whose pages are left out.
@@ -38,6 +41,7 @@ from adapters.tasks.defaults import TASK_WEIGHTS
 from benchmarks.kilt_sets import RETRIEVAL_ONLY, data_folder, page_files, set_files
 from kbengine.build.builder import CorpusOptions, build
 from kbengine.build.filtering import DEFAULT_FILTER
+from kbengine.encoders.answering import AnsweringEncoders
 from kbengine.encoders.encoder import Encoder
 from kbengine.encoders.location import DEFAULT_ENCODER
 from kbengine.inputs import TASKS, Task
@@ -142,10 +146,14 @@ def _pages(asked: Sequence[Asked], *, is_answerable: bool) -> set[str]:
     return {page for each in asked if each.is_answerable == is_answerable for page in each.pages}
 
 
-def judge(path: Path, encoder: Encoder, asked: Sequence[Asked]) -> list[Judged]:
-    """Return the answers that the knowledge base gives to the rows."""
+def judge(path: Path, encoder: Encoder, asked: Sequence[Asked], tasks: Sequence[Task]) -> list[Judged]:
+    """Return the answers that the knowledge base gives to the rows of the tasks."""
     found = []
-    asked = [each for each in asked if each.set_name not in RETRIEVAL_ONLY]
+    asked = [
+        each
+        for each in asked
+        if each.set_name not in RETRIEVAL_ONLY and task_of_file(f"{each.set_name}.jsonl") in tasks
+    ]
     groups = sorted({(each.set_name, each.is_answerable, each.is_fitted_on) for each in asked})
     with KnowledgeBase.open(path, encoder) as knowledge_base:
         for name, is_answerable, is_fitted_on in groups:
@@ -161,7 +169,7 @@ def judge(path: Path, encoder: Encoder, asked: Sequence[Asked]) -> list[Judged]:
     return found
 
 
-def collect(data: Path, scratch: Path, kb: Path | None) -> list[Judged]:
+def collect(data: Path, scratch: Path, kb: Path | None, tasks: Sequence[Task] = TASKS) -> list[Judged]:
     """Return the answers of all knowledge bases, which are made where they are not there yet."""
     encoder = Encoder.load(DEFAULT_ENCODER)
     pages: dict[str, str] = {}
@@ -176,7 +184,9 @@ def collect(data: Path, scratch: Path, kb: Path | None) -> list[Judged]:
         if not kept.exists():
             asked, chosen = draw(rows, per_set, pages, n_pages, name)
             folder = scratch / f"{name}.kb"
-            if kb and name == "all":
+            if folder.exists():
+                print(f"{folder} is asked as it is there", flush=True)
+            elif kb and name == "all":
                 shutil.copytree(kb, folder)
                 with KnowledgeBase.open(folder, encoder) as knowledge_base:
                     knowledge_base.delete(sorted(_pages(asked, is_answerable=False)))
@@ -184,7 +194,7 @@ def collect(data: Path, scratch: Path, kb: Path | None) -> list[Judged]:
                 text = scratch / f"{name}.pages.jsonl"
                 text.write_text("".join(pages[page] for page in chosen), encoding="utf-8")
                 build(CorpusOptions((text,)), folder, encoder=encoder, filter_options=DEFAULT_FILTER)
-            kept.write_text("".join(each.line() for each in judge(folder, encoder, asked)), encoding="utf-8")
+            kept.write_text("".join(each.line() for each in judge(folder, encoder, asked, tasks)), encoding="utf-8")
         found += [Judged.of_line(line) for line in kept.read_text(encoding="utf-8").splitlines()]
         print(f"{name}: {len(found):,} rows so far", flush=True)
     return found
@@ -244,14 +254,16 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--kb", type=Path, help="a knowledge base of all pages, made with the default encoder")
+    parser.add_argument("--task", action="append", choices=TASKS, help="fit only this; may be repeated")
     given = parser.parse_args()
     given.scratch.mkdir(parents=True, exist_ok=True)
-    judged = collect(data_folder(given.data), given.scratch, given.kb)
-    encoder = Encoder.load(DEFAULT_ENCODER).fingerprint
-    setting: Any = None
-    for task in TASKS:
+    tasks: Sequence[Task] = given.task or TASKS
+    judged = collect(data_folder(given.data), given.scratch, given.kb, tasks)
+    encoders = AnsweringEncoders(given.scratch, Encoder.load(DEFAULT_ENCODER))
+    setting: Any = json.loads(TARGET.read_text(encoding="utf-8")) if TARGET.exists() else None
+    for task in tasks:
         of_task = [each for each in judged if task_of_file(f"{each.set_name}.jsonl") == task]
-        fitted = fit_task(task, of_task, encoder)
+        fitted = fit_task(task, of_task, encoders.get(encoders.name_for(None, task)).fingerprint)
         setting = with_task(setting, fitted)
         print(task, fitted.answerable_threshold, json.dumps(fitted.report["other_half"], indent=1))
     TARGET.write_text(json.dumps(setting, indent=1) + "\n", encoding="utf-8")

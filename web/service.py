@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flask import current_app
 from pydantic_core import to_json
 
+from kbengine.inputs import task_of
 from kbengine.search.query import SearchOptions
 from web.deadline import Deadline
 from web.envelope import envelope
@@ -89,7 +90,7 @@ class Service:
             DeadlineError: there was no answer in time.
             QueryError: the request cannot be asked as it is.
         """
-        return self._kept(tag) or self._keep(tag, options, self.engine.ask_one(request, options, deadline))
+        return self._kept(tag) or self._keep(tag, request, options, self.engine.ask_one(request, options, deadline))
 
     def ask_each(
         self, queries: Sequence[tuple[TaskInput, SearchOptions]], deadline: Deadline
@@ -99,13 +100,13 @@ class Service:
         outcomes: list[Reply | Exception | None] = [self._kept(tag) for tag in tags]
         missing = [i for i, outcome in enumerate(outcomes) if outcome is None]
         for i, result in zip(missing, self.engine.ask_each([queries[i] for i in missing], deadline), strict=True):
-            outcomes[i] = result if isinstance(result, Exception) else self._keep(tags[i], queries[i][1], result)
+            outcomes[i] = result if isinstance(result, Exception) else self._keep(tags[i], *queries[i], result)
         return [outcome for outcome in outcomes if outcome is not None]
 
     def tag(self, request: TaskInput, options: SearchOptions) -> str:
         """Return the entity tag that an answer to the request has at the newest generation."""
         knowledge_base = self.engine.knowledge_base
-        fingerprint = knowledge_base.encoder_for(options.encoder).fingerprint
+        fingerprint = knowledge_base.encoder_for(options.encoder, task=task_of(request)).fingerprint
         return cache_tag(request_key(request, options), knowledge_base.generation, fingerprint)
 
     def _kept(self, tag: str) -> Reply | None:
@@ -116,9 +117,9 @@ class Service:
         body = {**body, "cached": True}
         return Reply(body, to_json(body), tag)
 
-    def _keep(self, tag: str, options: SearchOptions, result: TaskAnswer | SearchResult) -> Reply:
+    def _keep(self, tag: str, request: TaskInput, options: SearchOptions, result: TaskAnswer | SearchResult) -> Reply:
         """Keep the answer under its tag, which is of the generation that was searched: a commit may have come since."""
-        name = options.encoder or self.engine.knowledge_base.encoder_for().name
+        name = self.engine.knowledge_base.encoder_for(options.encoder, task=task_of(request)).name
         body = envelope(result, name)
         tag = cache_tag(tag.partition("-")[0], result.generation, result.encoder)
         reply = Reply(body, to_json(body), tag)

@@ -256,7 +256,7 @@ def annotator_for(answerer: Answerer, knowledge_base: KnowledgeBase, ask: Ask | 
         knowledge_base: the engine of it.
         ask: what is asked instead of the answerer itself: a service's queue, which asks it in its turn.
     """
-    weights = answerer.calibrations.weights("entity-linking")
+    weights = answerer.calibrations_of_task("entity-linking").weights("entity-linking")
     return Annotator(knowledge_base.reader, ask or answerer.answer, name_weight=weights.name)
 
 

@@ -101,7 +101,7 @@ def calibrate(
         files: KILT JSONL, plain or gzipped; each counts alike, however many rows it has.
         task: of all the files.
         options: what to fit.
-        encoder: the name of an encoder tuned for the knowledge base; None is the one it was opened with.
+        encoder: the name of an encoder tuned for the knowledge base; None is the one that answers the task.
         progress: shows how far it is.
         notice: told of each record and file that is left out.
 
@@ -115,6 +115,7 @@ def calibrate(
     tell = notice or _ignore
     linear_model()  # what is missing is told before the searches, not after them
     rows = {name: _rows(path, task, options, tell) for name, path in _named(files).items()}
+    encoder = knowledge_base.encoder_name(encoder, task=task)
     fingerprint = knowledge_base.encoder_for(encoder).fingerprint
     weights = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)
     weight_fit: WeightFit | None = None
@@ -156,6 +157,7 @@ def refit_weights(
     options = options or CalibrateOptions()
     tell = notice or _ignore
     rows = {name: _rows(path, task, options, tell) for name, path in _named(files).items()}
+    encoder = knowledge_base.encoder_name(encoder, task=task)
     fingerprint = knowledge_base.encoder_for(encoder).fingerprint
     current = calibrations_of(knowledge_base.setting(SETTING), encoder=fingerprint).weights(task)
     return _weight_fit(knowledge_base, rows, task, current, options, encoder, progress or NoProgress(), tell)
@@ -194,7 +196,15 @@ def judge_records(
     """Return the features of the answers to each record by the task's default weights, and which are right."""
     tell = notice or _ignore
     rows = rows_of(records, task, tell)
-    return _judged(knowledge_base, None, task, rows, TASK_WEIGHTS[task], progress or NoProgress(), tell)
+    return _judged(
+        knowledge_base,
+        knowledge_base.encoder_name(task=task),
+        task,
+        rows,
+        TASK_WEIGHTS[task],
+        progress or NoProgress(),
+        tell,
+    )
 
 
 def store(knowledge_base: KnowledgeBase, calibration: TaskCalibration) -> None:

@@ -26,7 +26,7 @@ _FILE_NAME = re.compile(r"\S+\.(txt|md|html?|text)|\S*/\S+\.\w+")
 @click.command()
 @click.argument("text")
 @kb_or_service_option
-@option("--encoder", str, "Link with this tuned encoder, or this model; by default the knowledge base's own.")
+@option("--encoder", str, "Link with this tuned encoder, or this model; by default the task's own.")
 @device_option
 @dtype_option
 @reader_option

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("files", metavar="DEV.jsonl[.gz]", nargs=-1, type=click.Path(path_type=Path))
 @kb_option
 @option("--task", TASKS, "Fit this task; by default the one that the data sets' names tell.")
-@option("--encoder", str, "Fit the answers of this tuned encoder; by default of the knowledge base's own.")
+@option("--encoder", str, "Fit the answers of this tuned encoder; by default of the task's own.")
 @option("--fit-weights/--no-fit-weights with_weights", bool, "Fit the weights of the scores too.", default=True)
 @option("--threshold-for", str, "Aim at f1, precision=0.9, coverage=0.8, or none (no threshold).", default="f1")
 @option("--rows", int, "Draw so many records of each file at random.", default=1000)
@@ -84,18 +84,19 @@ def calibrate(
 def show_stored(output: Output, kb: Path, task: Task | None, plot: Path | None, *, encoder: str | None = None) -> None:
     """Write the calibrations that are stored, those that ship where none is; stored ones not in force go to stderr."""
     from adapters.tasks.calibration import SETTING, calibrations_of, stored_calibrations
+    from kbengine.encoders.answering import fingerprint_for
+    from kbengine.inputs import TASKS
     from storage.reader import KBReader
-    from storage.tuned_files import read_tuned
 
     with KBReader.open(kb) as reader:
-        fingerprint = reader.settings.encoder_fingerprint
-        if encoder is not None:
-            fingerprint = str(read_tuned(kb, encoder).facts["fingerprint"])
-        stored = stored_calibrations(reader.setting(SETTING), encoder=fingerprint)
-    in_force = stored.tasks or calibrations_of(None, encoder=fingerprint).tasks
-    for sentence in stored.notices:
+        setting = reader.setting(SETTING)
+        of_tasks = {each: fingerprint_for(kb, reader.settings, encoder, each) for each in TASKS}
+    stored = {each: stored_calibrations(setting, encoder=of_tasks[each], tasks=(each,)) for each in TASKS}
+    is_any_stored = any(each in stored[each].tasks for each in TASKS)
+    in_force = stored if is_any_stored else {each: calibrations_of(None, encoder=of_tasks[each]) for each in TASKS}
+    for sentence in dict.fromkeys(sentence for of_task in stored.values() for sentence in of_task.notices):
         _tell(sentence)
-    found = [each for each in in_force.values() if task in (None, each.task)]
+    found = [in_force[each].tasks[each] for each in TASKS if task in (None, each) and each in in_force[each].tasks]
     if not found and not output.as_json:
         output.line(
             "no calibration is stored and none ships with the encoder; fit one with 'kbengine calibrate DEV.jsonl'"

@@ -31,7 +31,7 @@ FORMATS = ("csv", "tsv", "xlsx", "parquet")
 @option("--read", int, "Read so many of the best passages, 0 none; by default as many as pays for the task.")
 @option("--no-evidence", bool, "Leave out each answer's sentence and document.")
 @option("--format format_name", FORMATS, "Read the table as this; by default its name says it.")
-@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
+@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the task's own.")
 @device_option
 @dtype_option
 @reader_option

@@ -25,7 +25,7 @@ SHOWN_RECORDS = 20
 @click.argument("inputs", metavar="TASK.jsonl[.gz]", type=click.Path(path_type=Path))
 @kb_option
 @option("--task", TASKS, "Answer as this task; by default the data set's name tells.")
-@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
+@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the task's own.")
 @option("--out", Path, "Write the submission to this file, or into this directory.", required=True)
 @option("--pages", int, "Name so many distinct pages for each record, 5 or more.", default=10)
 @option("--batch-size", int, "Search so many records at once.", default=64)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("open")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @kb_option
-@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
+@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the task's own.")
 @option("--top-k k", int, "Find so many passages of each question.", default=100)
 @option("--retriever", RETRIEVERS, "Rank answers and passages by these signals.", default="all")
 @option("--effort", EFFORTS, "Search with this effort.", default="normal")
@@ -129,7 +129,7 @@ def _show_open(reports: list[OpenReport], records: Path | None, as_json: bool) -
 @kb_option
 @option("--format form", PASSAGE_FORMATS, "Write a file of this form.", default="fid")
 @option("--out", Path, "Write to this file; by default to standard output.")
-@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
+@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the task's own.")
 @option("--top-k k", int, "Write so many passages of each question.", default=100)
 @option("--retriever", RETRIEVERS, "Rank passages by these signals.", default="all")
 @option("--effort", EFFORTS, "Search with this effort.", default="normal")

@@ -27,7 +27,7 @@ SHOWN_NAMES = 12
 @option("--relations n_relations", int, "Ask for so many of the usual relations.", default=16)
 @option("--threshold", float, "Show values that are at least so probable.", default=0.2)
 @option("--where", str, "Take values from documents whose fields pass this filter; by default from all.")
-@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
+@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the task's own.")
 @device_option
 @dtype_option
 @reader_option

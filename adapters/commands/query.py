@@ -40,7 +40,7 @@ class QueryArguments:
 @click.command()
 @click.argument("text", required=False)
 @kb_or_service_option
-@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the knowledge base's own.")
+@option("--encoder", str, "Ask with this tuned encoder, or this model; by default the task's own.")
 @device_option
 @dtype_option
 @option("--task", TASKS, "Take TEXT for this; by default for a question, or what other options say.")

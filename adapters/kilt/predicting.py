@@ -215,7 +215,7 @@ def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOpt
         {
             "kb": str(knowledge_base.path.resolve()),
             "generation": knowledge_base.info().generation,
-            "encoder": knowledge_base.encoder_for(options.encoder).fingerprint,
+            "encoder": knowledge_base.encoder_for(options.encoder, task=task).fingerprint,
             "task": task,
             "pages": options.pages,
             "effort": options.effort,

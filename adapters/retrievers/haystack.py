@@ -32,7 +32,7 @@ class KnowledgeBaseDocumentStore:
 
     Args:
         path: the directory of the knowledge base, which `kbengine build` or `KnowledgeBase.build` has made.
-        encoder: an encoder's name or directory; by default the knowledge base's own.
+        encoder: an encoder's name or directory; by default the task's own.
     """
 
     def __init__(self, path: str | Path, encoder: str | None = None) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from adapters.errors import UnknownRelationError
 from adapters.tasks.answers import Answer, NoAnswerReason, TaskAnswer
@@ -17,8 +18,8 @@ from adapters.tasks.queries import left_out_turns, query_of
 from adapters.tasks.retrieval import Retrieved, retrieve, shown_hits
 from adapters.tasks.values import values_of
 from adapters.tasks.wording import has_one_value
-from kbengine.errors import InvalidOptionError, StateError, TaskInputError
-from kbengine.inputs import Mention, Slot, Task, TaskInput, task_of
+from kbengine.errors import InvalidOptionError, QueryError, StateError, TaskInputError
+from kbengine.inputs import TASKS, Mention, Slot, Task, TaskInput, task_of
 from kbengine.search.query import Query, SearchOptions
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from kbengine.search.results import SearchResult
 
 _log = logging.getLogger(__name__)
+
+_Asked = tuple[TaskInput, Query]
+Found = TypeVar("Found")
+_QUERY = re.compile(r"^query (\d+)")
+"""How a message names the query that is at fault, by its place among those that were asked together."""
 
 MAX_RETRIES = 5
 """Calls begun anew because a calibration was stored meanwhile."""
@@ -56,8 +62,9 @@ class AnswerOptions(SearchOptions):
 class Answerer:
     """Answers requests of all tasks from one knowledge base; usable from several threads at once.
 
-    Weights, probabilities and thresholds are those stored with the knowledge base for the encoder that answers, read
-    anew after every commit; those that ship with the default encoder where none are stored.
+    A request is answered by the encoder that is named, else by the one that is bundled for its task. Weights,
+    probabilities and thresholds are those stored with the knowledge base for the encoder that answers, read anew after
+    every commit; those that ship with the encoder where none are stored.
     """
 
     def __init__(self, knowledge_base: KnowledgeBase, *, notice: Callable[[str], None] = _log.warning) -> None:
@@ -67,10 +74,13 @@ class Answerer:
         self._told: set[str] = set()
         self._read: tuple[int, dict[str, Calibrations]] = (-1, {})
 
-    @property
-    def calibrations(self) -> Calibrations:
-        """Return the calibrations of the knowledge base's default encoder in force at the newest commit."""
-        return self.calibrations_for(None)
+    def calibrations_of_task(self, task: Task, encoder: str | None = None) -> Calibrations:
+        """Return the calibrations in force of the encoder that answers the task: the one of the name, or the usual one.
+
+        Raises:
+            UnknownEncoderError: the knowledge base has no encoder of the name.
+        """
+        return self.calibrations_for(self._knowledge_base.encoder_name(encoder, task=task))
 
     def calibrations_for(self, encoder: str | None) -> Calibrations:
         """Return the calibrations of a tuned encoder, None for the default one, in force at the newest commit.
@@ -84,7 +94,8 @@ class Answerer:
         if known_at != generation:
             known = {}
         if fingerprint not in known:
-            found = calibrations_of(self._knowledge_base.setting(SETTING), encoder=fingerprint)
+            answered = [task for task in TASKS if self._knowledge_base.encoder_name(task=task) == encoder]
+            found = calibrations_of(self._knowledge_base.setting(SETTING), encoder=fingerprint, tasks=answered or TASKS)
             known = {**known, fingerprint: found}
             self._read = generation, known
             for sentence in found.notices:
@@ -104,15 +115,21 @@ class Answerer:
             UnknownEncoderError: the knowledge base has no encoder of the name.
         """
         options = options or AnswerOptions()
-        if not requests:
-            return []
-        queries = _queries(requests)
+
+        def answered(part: Sequence[_Asked], encoder: str | None) -> list[TaskAnswer]:
+            return self._answered(part, replace(options, encoder=encoder))
+
+        return self._by_encoder(requests, options, answered)
+
+    def _answered(self, asked: Sequence[_Asked], options: AnswerOptions) -> list[TaskAnswer]:
+        """Return the answers of one encoder, which the options name."""
+        requests = [request for request, _ in asked]
         for _ in range(MAX_RETRIES):
             calibrations = self.calibrations_for(options.encoder)
             acceptances = [
                 _acceptance_of(request, calibrations, options, n_read=self._n_read(request)) for request in requests
             ]
-            weighted = self._weighted(requests, queries, calibrations, options)
+            weighted = self._weighted(asked, calibrations, options)
             found = retrieve(self._knowledge_base, requests, weighted, options)
             # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
             is_same_encoder = found[0].result.encoder == self._knowledge_base.encoder_for(options.encoder).fingerprint
@@ -130,7 +147,7 @@ class Answerer:
             InvalidOptionError: there are no probabilities to compare with it.
         """
         n_read = read_by_default(task, self._knowledge_base)
-        _acceptance(task, self.calibrations_for(options.encoder), options, n_read=n_read)
+        _acceptance(task, self.calibrations_of_task(task, options.encoder), options, n_read=n_read)
 
     def search(self, requests: Sequence[TaskInput], options: SearchOptions | None = None) -> list[SearchResult]:
         """Return the hits of each request, in order, by the weights of its task: places, not distinct answers.
@@ -139,15 +156,38 @@ class Answerer:
             TaskInputError, UnknownRelationError, QueryError: as `answer` does.
         """
         options = options or SearchOptions()
-        if not requests:
-            return []
-        queries = self._weighted(requests, _queries(requests), self.calibrations_for(options.encoder), options)
         plain = {field.name: getattr(options, field.name) for field in fields(SearchOptions)}
-        return self._knowledge_base.search(queries, SearchOptions(**{**plain, "unit": None, "weights": None}))
+
+        def found(part: Sequence[_Asked], encoder: str | None) -> list[SearchResult]:
+            queries = self._weighted(part, self.calibrations_for(encoder), options)
+            searched = {**plain, "unit": None, "weights": None, "encoder": encoder}
+            return self._knowledge_base.search(queries, SearchOptions(**searched))
+
+        return self._by_encoder(requests, options, found)
 
     def pages(self, requests: Sequence[TaskInput], options: SearchOptions | None = None) -> list[SearchResult]:
         """Return the `options.k` best documents of each request, one hit each: what a submission ranks."""
         return self.search(requests, replace(options or SearchOptions(), unit="document"))
+
+    def _by_encoder(
+        self,
+        requests: Sequence[TaskInput],
+        options: SearchOptions,
+        found: Callable[[Sequence[_Asked], str | None], list[Found]],
+    ) -> list[Found]:
+        """Return what is found for each request, in order, those together that one encoder answers."""
+        queries = _queries(requests)
+        places: dict[str | None, list[int]] = {}
+        for i, request in enumerate(requests):
+            name = self._knowledge_base.encoder_name(options.encoder, task=task_of(request))
+            places.setdefault(name, []).append(i)
+        results: dict[int, Found] = {}
+        for name, part in places.items():
+            try:
+                results.update(zip(part, found([(requests[i], queries[i]) for i in part], name), strict=True))
+            except QueryError as error:
+                raise type(error)(_at_places(error.message, part)) from error
+        return [results[i] for i in range(len(requests))]
 
     def _n_read(self, request: TaskInput) -> int:
         """Return how many passages are read unless it is said."""
@@ -157,8 +197,7 @@ class Answerer:
 
     def _weighted(
         self,
-        requests: Sequence[TaskInput],
-        queries: Sequence[Query],
+        asked: Sequence[_Asked],
         calibrations: Calibrations,
         options: SearchOptions,
     ) -> list[Query]:
@@ -172,8 +211,13 @@ class Answerer:
                 read=self._n_read(request) if options.read is None else options.read,
                 gate=options.gate_over(query.gate),
             )
-            for request, query in zip(requests, queries, strict=True)
+            for request, query in asked
         ]
+
+
+def _at_places(message: str, places: Sequence[int]) -> str:
+    """Return the message with a query named by its place among all, not among those that were asked together."""
+    return _QUERY.sub(lambda found: f"query {places[int(found[1])]}", message)
 
 
 def read_by_default(task: Task, knowledge_base: KnowledgeBase) -> int:

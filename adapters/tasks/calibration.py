@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from typing import Any, Self
@@ -110,17 +110,21 @@ class Calibrations:
         return found.weights if found is not None and found.weights_fitted else TASK_WEIGHTS[task]
 
 
-def calibrations_of(setting: Any, *, encoder: str) -> Calibrations:
+def calibrations_of(setting: Any, *, encoder: str, tasks: Sequence[Task] = TASKS) -> Calibrations:
     """Return the calibrations for the encoder: those in the value of the setting, and the shipped ones of other tasks.
 
-    Stored ones that do not belong to the encoder or to the weights in use are left out.
+    Stored ones that do not belong to the encoder or to the weights in use are left out, with a notice where they are of
+    these tasks: those that it answers.
     """
-    stored = stored_calibrations(setting, encoder=encoder)
+    stored = stored_calibrations(setting, encoder=encoder, tasks=tasks)
     return Calibrations({**_shipped(encoder), **stored.tasks}, stored.notices)
 
 
-def stored_calibrations(setting: Any, *, encoder: str) -> Calibrations:
-    """Return the calibrations in the value of the setting that belong to the encoder and to the weights in use."""
+def stored_calibrations(setting: Any, *, encoder: str, tasks: Sequence[Task] = TASKS) -> Calibrations:
+    """Return the calibrations in the value of the setting that belong to the encoder and to the weights in use.
+
+    Notices are of those among these tasks that do not.
+    """
     if setting is None:
         return Calibrations()
     entries = _entries(setting)
@@ -129,29 +133,29 @@ def stored_calibrations(setting: Any, *, encoder: str) -> Calibrations:
         return Calibrations(
             notices=(_left_out("all tasks", f"it has version {seen!r}, this kbengine reads up to {VERSION}"),)
         )
-    tasks: dict[Task, TaskCalibration] = {}
-    notices: list[str] = []
+    of_tasks: dict[Task, TaskCalibration] = {}
+    notices: dict[Task, str] = {}
     for task in TASKS:
         if task not in entries:
             continue
         stored = entries[task]
         if not isinstance(stored, dict) or not stored:
-            notices.append(_left_out(task, f"it is not whole ({stored!r:.40})"))
+            notices[task] = f"it is not whole ({stored!r:.40})"
             continue
         if encoder not in stored:
             others = ", ".join(str(each)[:12] for each in stored)
-            notices.append(_left_out(task, f"it was fitted with encoder {others}, this one is {encoder[:12]}"))
+            notices[task] = f"it was fitted with encoder {others}, this one is {encoder[:12]}"
             continue
         try:
             found = TaskCalibration.from_json(task, stored[encoder])
         except ValueError as error:
-            notices.append(_left_out(task, str(error)))
+            notices[task] = str(error)
             continue
         if not found.weights_fitted and found.weights != TASK_WEIGHTS[task]:
-            notices.append(_left_out(task, f"it was fitted with {found.weights}, now {TASK_WEIGHTS[task]} are used"))
+            notices[task] = f"it was fitted with {found.weights}, now {TASK_WEIGHTS[task]} are used"
         else:
-            tasks[task] = found
-    return Calibrations(tasks, tuple(notices))
+            of_tasks[task] = found
+    return Calibrations(of_tasks, tuple(_left_out(task, why) for task, why in notices.items() if task in tasks))
 
 
 def with_task(setting: Any, calibration: TaskCalibration) -> dict[str, Any]:

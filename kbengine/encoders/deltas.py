@@ -3,6 +3,7 @@
 heads   the start and end heads: `W + Δ`
 full    all of the query side but embeddings: `W + Δ`
 lora    the matrices of the query encoders: `W + (alpha / rank)·B·A` (Hu et al., LoRA, 2022, Eq. 3), and the heads whole
+        or, with `low_rank_heads`, alike
 """
 
 from __future__ import annotations
@@ -34,17 +35,21 @@ class ParameterOptions:
         parameters: "heads", "full" or "lora"; see the module.
         rank: LoRA's rank.
         alpha: LoRA's scale is `alpha / rank`.
+        low_rank_heads: Whether LoRA changes the heads by matrices of low rank too: a file of half the size.
     """
 
     parameters: Parameters = "full"
     rank: int = 8
     alpha: float = 16.0
+    low_rank_heads: bool = False
 
     def __post_init__(self) -> None:
         if self.parameters not in PARAMETERS:
             raise InvalidOptionError(f"parameters is {self.parameters!r}, wanted one of {', '.join(PARAMETERS)}")
         if not 1 <= self.rank <= 1024:
             raise InvalidOptionError(f"the rank is {self.rank}, wanted 1 to 1024")
+        if self.low_rank_heads and self.parameters != "lora":
+            raise InvalidOptionError(f"low_rank_heads is for parameters 'lora', these are {self.parameters!r}")
         if not 0 < self.alpha < float("inf"):
             raise InvalidOptionError(f"alpha is {self.alpha}, wanted a positive number")
 
@@ -67,15 +72,16 @@ def initial_deltas(
     Raises:
         InvalidOptionError: heads are wanted of an encoder that has none.
     """
-    whole = [name for name in base if name.startswith(HEADS)]
-    if options.parameters == "heads" and not whole:
+    heads = [name for name in base if name.startswith(HEADS)]
+    whole = [name for name in heads if not (options.low_rank_heads and base[name].ndim == 2)]
+    if options.parameters == "heads" and not heads:
         raise InvalidOptionError("this encoder has no start and end heads to tune (three-tower); tune full or lora")
     if options.parameters == "full":
         whole = [name for name in base if _EMBEDDINGS not in name]
     deltas = {DELTA + name: torch.zeros_like(base[name]) for name in whole}
     if options.parameters == "lora":
         for name, tensor in base.items():
-            if tensor.ndim == 2 and _EMBEDDINGS not in name and not name.startswith(HEADS):
+            if tensor.ndim == 2 and _EMBEDDINGS not in name and DELTA + name not in deltas:
                 n_out, n_in = tensor.shape
                 drawn = torch.randn(options.rank, n_in, generator=generator) / n_in**0.5
                 deltas[LORA_A + name] = drawn
@@ -120,12 +126,12 @@ def applied(base: Mapping[str, Tensor], deltas: Mapping[str, Tensor], scale: flo
 def encode_deltas(deltas: Mapping[str, Tensor]) -> bytes:
     """Return the file of the deltas, safetensors.
 
-    Differences of large modules are float16, which is far finer than what tuning changes; heads and LoRA are float32.
+    All are float16, which is far finer than what tuning changes, but whole heads, which are float32.
     """
     stored = {}
     for name, tensor in deltas.items():
-        is_large = name.startswith(DELTA) and not name.removeprefix(DELTA).startswith(HEADS)
-        stored[name] = tensor.detach().to("cpu", torch.float16 if is_large else torch.float32).contiguous()
+        is_head = name.removeprefix(DELTA).startswith(HEADS)
+        stored[name] = tensor.detach().to("cpu", torch.float32 if is_head else torch.float16).contiguous()
     return save(stored, metadata={"format": "pt"})
 
 

@@ -26,17 +26,21 @@ def encoders() -> None:
 @kb_option
 @json_option
 def list_(kb: Path, as_json: bool) -> None:
-    """List them: what each was tuned for, from what, and how large it is.
+    """List them: what each was tuned for, from what, and how large it is; those bundled for tasks come last.
 
     \b
     Example: kbengine encoders list --kb my-kb
     """
+    from kbengine.encoders.answering import bundled_beside
     from kbengine.encoders.tuned_info import tuned_infos
-    from storage.database import database_path
+    from storage.reader import KBReader
 
-    database_path(kb)
+    with KBReader.open(kb) as reader:
+        own = reader.settings.encoder_name
     output = standard_output(as_json=as_json)
     found = tuned_infos(kb)
+    names = [info.name for info in found]
+    found += [info for info in bundled_beside(own) if info.name not in names]
     if as_json:
         for info in found:
             output.record(info.to_json())
@@ -92,7 +96,11 @@ def export(name: str, out: Path, weights: Any, kb: Path, as_json: bool) -> None:
     """
     from kbengine.encoders.tuned_encoders import export_tuned
     from kbengine.knowledge_base import KnowledgeBase
+    from storage.tuned_files import list_tuned
 
     with KnowledgeBase.open(kb) as knowledge_base:
-        info = export_tuned(kb, name, out, base=knowledge_base.encoder, dtype=weights)
+        base = knowledge_base.encoder
+        beside = base.directory
+        is_bundled = beside is not None and name not in list_tuned(kb) and name in list_tuned(beside)
+        info = export_tuned(beside if beside and is_bundled else kb, name, out, base=base, dtype=weights)
     standard_output(as_json=as_json).facts({"exported": info.name, "directory": str(out)})

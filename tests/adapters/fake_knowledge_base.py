@@ -56,8 +56,11 @@ class FakeKnowledgeBase:
         self.queries: list[Query] = []
         self.fail_at_batch: int | None = None
 
-    def encoder_for(self, name: str | None = None) -> Any:
+    def encoder_for(self, name: str | None = None, *, task: Any = None) -> Any:
         return self.encoder
+
+    def encoder_name(self, name: str | None = None, *, task: Any = None) -> str | None:
+        return name
 
     def info(self) -> Any:
         return SimpleNamespace(generation=self.generation)

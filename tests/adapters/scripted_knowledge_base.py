@@ -61,8 +61,11 @@ class ScriptedKnowledgeBase:
     def has_sparse(self, encoder: str | None = None) -> bool:
         return self._sparse
 
-    def encoder_for(self, name: str | None = None) -> Any:
+    def encoder_for(self, name: str | None = None, *, task: Any = None) -> Any:
         return self.encoder if name is None else SimpleNamespace(fingerprint=name * 8)
+
+    def encoder_name(self, name: str | None = None, *, task: Any = None) -> str | None:
+        return name
 
     is_read_by_default = False
 

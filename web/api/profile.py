@@ -54,7 +54,7 @@ def _answer(query: ProfileQuery) -> Response:
     knowledge_base = service.engine.knowledge_base
     options = query.options()
     key = request_key("profile", query.name, query.id, options)
-    tag = cache_tag(key, knowledge_base.generation, knowledge_base.encoder_for().fingerprint)
+    tag = cache_tag(key, knowledge_base.generation, knowledge_base.encoder_for(task="slot-filling").fingerprint)
     known = not_modified(tag)
     if known is not None:
         return known

@@ -14,7 +14,6 @@ from flask import Response
 from adapters.tasks.answerer import AnswerOptions
 from kbengine.errors import InvalidOptionError, UnknownEncoderError
 from kbengine.inputs import Question
-from storage.tuned_files import list_tuned
 from web import limits
 from web.engine import all_of
 from web.guards import JSON_TYPES, access, body
@@ -176,7 +175,7 @@ def _own_name(knowledge_base: KnowledgeBase) -> str:
 
 def _model_names(knowledge_base: KnowledgeBase) -> list[str]:
     own = _own_name(knowledge_base)
-    return [own, own + QUERY_SIDE, *(name + QUERY_SIDE for name in list_tuned(knowledge_base.path))]
+    return list(dict.fromkeys([own, own + QUERY_SIDE, *(name + QUERY_SIDE for name in knowledge_base.encoder_names)]))
 
 
 def _known_model(knowledge_base: KnowledgeBase, name: str) -> str:

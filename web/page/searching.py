@@ -13,7 +13,6 @@ from adapters.tasks.relations import RelationTable
 from kbengine.inputs import Mention, Task
 from kbengine.search.query import EFFORTS, MAX_K, MAX_READ, UNITS, Strategy
 from storage.errors import UsageError
-from storage.tuned_files import list_tuned
 from web import limits
 from web.guards import FORM_TYPES, access, body
 from web.page.answer_tools import list_tools
@@ -132,15 +131,15 @@ def answers_of(
 
 def choices_of(form: SearchForm, service: Service) -> dict[str, Any]:
     """Return what the options of a search may be: value, name and perhaps a line about each."""
-    tuned = list_tuned(service.engine.knowledge_base.path)
+    names = service.engine.knowledge_base.encoder_names
     return {
         "units": [(unit, unit.capitalize()) for unit in UNITS],
         "efforts": [(effort, effort.capitalize()) for effort in EFFORTS],
         "strategies": [(strategy or "", *words) for strategy, words in STRATEGY_NAMES.items()],
-        "encoders": [("", "Default", ""), *((name, name, "") for name in tuned)] if tuned else [],
+        "encoders": [("", "Default", ""), *((name, name, "") for name in names)] if len(names) > 1 else [],
         "max_k": limits.K,
         "max_read": MAX_READ,
-        "is_calibrated": form.task in service.engine.answerer.calibrations.tasks,
+        "is_calibrated": form.task in service.engine.answerer.calibrations_of_task(form.task).tasks,
     }
 
 

@@ -184,7 +184,7 @@ def _reconciled(queries: str) -> Response:
     def ask_each(asked: Sequence[tuple[TaskInput, AnswerOptions]]) -> Sequence[TaskAnswer | Exception]:
         return cast("Sequence[TaskAnswer | Exception]", engine.ask_each(asked, deadline))
 
-    weights = engine.answerer.calibrations.weights("entity-linking")
+    weights = engine.answerer.calibrations_of_task("entity-linking").weights("entity-linking")
     reconciler = Reconciler(engine.knowledge_base.reader, ask_each, name_weight=weights.name)
     outcomes = reconciler.reconcile([query.query_for() for query in batch.values()])
     current_request().facts["queries"] = len(batch)

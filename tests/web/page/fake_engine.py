@@ -13,7 +13,7 @@ from adapters.tasks.answers import Answer, Evidence, TaskAnswer
 from adapters.tasks.provenance import PageProvenance
 from kbengine.corpus.document import CorpusDocument, CorpusPassage
 from kbengine.errors import InvalidOptionError, KBError, UnknownDocumentError
-from kbengine.inputs import TASKS, Mention, TaskInput, task_of
+from kbengine.inputs import TASKS, Mention, Task, TaskInput, task_of
 from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
 from kbengine.span import Span
 from storage.alias_records import NewAlias
@@ -100,6 +100,7 @@ class FakeEngine:
         self.generation = 7
         self.knowledge_base = self.reader = self.answerer = self.writes = self
         self.calibrations = SimpleNamespace(tasks=frozenset(TASKS))
+        self.encoder_names = ["minilm"]
         self.queue_depth = self.pending = 0
         self.problem = None
         self.failure: Exception | None = None
@@ -125,6 +126,9 @@ class FakeEngine:
 
     def subscribe(self, observer: Any) -> None:
         """Nothing is observed."""
+
+    def calibrations_of_task(self, task: Task, encoder: str | None = None) -> Any:
+        return self.calibrations
 
     def ask(
         self, requests: Sequence[TaskInput], options: AnswerOptions | None = None, deadline: Any = None

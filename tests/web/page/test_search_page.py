@@ -10,7 +10,6 @@ from bs4 import BeautifulSoup
 from adapters.tasks.values import Value
 from kbengine.errors import CorruptError, LockedError, QueryTooLongError, StorageFullError
 from kbengine.inputs import Mention, Question
-from storage.tuned_files import RECORD_FILE
 from tests.web.page.fake_engine import FakeEngine, answer, evidence, task_answer
 from web.errors import DeadlineError, QueueFullError, StoppingError
 
@@ -101,27 +100,19 @@ def test_what_was_chosen_is_open_and_named(client):
     assert '"strategy": "sfs"' in page.select_one("#code-curl").text
 
 
-def store_encoders(engine, folder, *names):
-    """Let the knowledge base be in a folder in which tuned encoders are stored."""
-    for name in names:
-        (folder / "encoders" / name).mkdir(parents=True)
-        (folder / "encoders" / name / RECORD_FILE).touch()
-    engine.path = folder
-
-
-def test_query_encoders_are_offered_where_there_are_some(client, engine, tmp_path):
+def test_query_encoders_are_offered_where_there_are_some(client, engine):
     """Without tuned ones there is no choice; an address that names one keeps it chosen."""
     assert not soup(client.get("/?q=x")).select("select[name=encoder]")
-    store_encoders(engine, tmp_path, "dialogue", "linking")
+    engine.encoder_names = ["dialogue", "linking", "minilm"]
     menu = soup(client.get("/?q=x&encoder=linking")).select_one("select[name=encoder]")
 
-    assert [option["value"] for option in menu.select("option")] == ["", "dialogue", "linking"]
+    assert [option["value"] for option in menu.select("option")] == ["", "dialogue", "linking", "minilm"]
     assert [option["value"] for option in menu.select("option[selected]")] == ["linking"]
 
 
-def test_strategies_and_encoders_can_be_compared(client, engine, tmp_path):
+def test_strategies_and_encoders_can_be_compared(client, engine):
     """Each side has its own."""
-    store_encoders(engine, tmp_path, "linking")
+    engine.encoder_names = ["linking", "minilm"]
     page = soup(client.get("/compare?q=x&strategy=dense&b_strategy=sfs&b_encoder=linking"))
 
     assert [(options.strategy, options.encoder) for _, options in engine.asked] == [("dense", None), ("sfs", "linking")]

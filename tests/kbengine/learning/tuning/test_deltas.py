@@ -151,3 +151,22 @@ def test_options_are_frozen() -> None:
     """They are part of a run's identity."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         ParameterOptions().rank = 3  # type: ignore[misc]
+
+
+def test_heads_may_be_of_low_rank_too() -> None:
+    """A file of half the size; before the first step they change nothing."""
+    base = base_of()
+
+    deltas = begin(base, parameters="lora", rank=2, low_rank_heads=True)
+
+    heads = [name for name in base if name.startswith(("query_start_head", "query_end_head"))]
+    matrices = [name for name in heads if base[name].ndim == 2]
+    assert matrices and all(LORA_A + name in deltas and DELTA + name not in deltas for name in matrices)
+    assert all(DELTA + name in deltas for name in heads if name not in matrices)
+    assert all(torch.equal(tensor, base[name]) for name, tensor in applied(base, deltas, 8.0).items())
+
+
+def test_heads_of_low_rank_belong_to_lora() -> None:
+    """Anything else has no rank."""
+    with pytest.raises(InvalidOptionError, match="low_rank_heads is for"):
+        ParameterOptions("full", low_rank_heads=True)
