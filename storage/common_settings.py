@@ -67,9 +67,7 @@ class CommonSettings:
         """
         options = self.settings.ann_options
         kind = options.kind if options.index_kind.needs_quantiser else "exact"
-        ann = {**self.settings.ann, "kind": kind, "exact_passages": True}
-        if kind != "exact":
-            ann["exact_below_rows"] = 0
+        ann = {**self.settings.ann, "kind": kind, "exact_passages": True, "exact_below_rows": 0}
         settings = dataclasses.replace(
             self.settings, ann=ann, quantiser=self.settings.quantiser if kind != "exact" else {}
         )

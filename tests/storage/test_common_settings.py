@@ -100,5 +100,6 @@ def test_lists_of_a_segments_own_become_a_scan(tmp_path: Path) -> None:
     comparable = common_settings_of(tmp_path / "kb").comparable()
     options = comparable.settings.ann_options
     assert (options.kind, options.exact_passages) == ("exact", True)
+    assert options.exact_below_rows == 0, "small segments would be decoded to int8, larger ones not"
     with pytest.raises(InvalidOptionError, match="wanted numbers from 1 on"):
         FirstIds(document=0)
