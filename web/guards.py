@@ -80,6 +80,11 @@ def body_rule(view: Callable[..., Any]) -> BodyRule:
     return rule
 
 
+def reads_body(view: Callable[..., Any]) -> bool:
+    """Tell whether a view reads a body."""
+    return hasattr(view, "kbengine_body")
+
+
 def access_of(view: Callable[..., Any] | None, method: str) -> Access:
     """Return what a view needs, of a request with this method."""
     marked: Access | None = getattr(view, "kbengine_access", None)

@@ -12,6 +12,7 @@ from apiflask import APIFlask
 from kbengine.inputs import TASKS
 from web import limits
 from web.api_examples import EXAMPLES
+from web.endings import problem_statuses
 from web.guards import JSON_TYPES, LINES_TYPES, access, access_of, body_rule
 from web.models.answers import ProblemBody
 from web.problems import MEDIA_TYPE
@@ -26,7 +27,6 @@ _PROBLEMS = {
     "401": "No API key, or none that is valid.",
     "403": "The API key's scope, or the request's origin, does not allow it.",
     "404": "There is no such thing.",
-    "405": "The address does not take this method.",
     "409": "It contradicts itself or what is there.",
     "413": "The body is too large.",
     "415": "The body is of another media type than the route reads.",
@@ -118,12 +118,6 @@ def _complete_operation(
     operation["description"] = "\n\n".join(
         part for part in (operation.get("description", ""), _scope_line(needed)) if part
     )
-    for status, meaning in _PROBLEMS.items():
-        if status in ("401", "403") and needed == "public":
-            continue
-        operation["responses"].setdefault(
-            status, {"description": meaning, "content": {MEDIA_TYPE: {"schema": _PROBLEM_REF}}}
-        )
     rule = body_rule(view)
     if rule.model is not None:
         schemas.setdefault(rule.model.__name__, rule.model.model_json_schema(ref_template=f"{_REF}{{model}}"))
@@ -156,6 +150,9 @@ def _complete_operation(
         operation["responses"]["202"]["headers"] = _LOCATION
     if (needed == "write" and method != "get") or makes_job:  # what is read changes nothing, whoever may read it
         operation.setdefault("parameters", []).append(_idempotency_parameter())
+    for status in map(str, problem_statuses(view, method, operation)):
+        problem = {"description": _PROBLEMS[status], "content": {MEDIA_TYPE: {"schema": _PROBLEM_REF}}}
+        operation["responses"].setdefault(status, problem)
 
 
 def _add_entity_tag(operation: dict[str, Any]) -> None:

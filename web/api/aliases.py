@@ -8,6 +8,7 @@ from apiflask import APIBlueprint
 from flask import Response
 
 from web.api.commits import committed
+from web.endings import CHANGES, READS, may_end_in
 from web.guards import JSON_TYPES, access, body
 from web.listing import list_aliases as list_names
 from web.models.aliases import (
@@ -31,6 +32,7 @@ aliases = APIBlueprint("aliases", __name__, url_prefix="/v1", tag="Aliases")
 @aliases.get("/aliases")
 @aliases.input(AliasQuery, location="query")
 @aliases.output(AliasList)
+@may_end_in(400, 404, of=READS)
 @access("read")
 def list_aliases(query_data: AliasQuery) -> Response:
     """List other names of documents.
@@ -47,6 +49,7 @@ def list_aliases(query_data: AliasQuery) -> Response:
 @aliases.get("/aliases/matches")
 @aliases.input(NameQuery, location="query")
 @aliases.output(NamedDocuments)
+@may_end_in(of=READS)
 @access("read")
 def match_alias(query_data: NameQuery) -> Response:
     """Find the documents that a name can mean.
@@ -65,6 +68,7 @@ def match_alias(query_data: NameQuery) -> Response:
 @aliases.input(NewAliases)
 @aliases.output(AliasCommitted, 201, description="The names are durable, and used by every query from now on.")
 @body(*JSON_TYPES)
+@may_end_in(404, of=CHANGES)
 @access("write")
 def add_aliases(json_data: NewAliases) -> Response:
     """Give a document other names."""
@@ -77,6 +81,7 @@ def add_aliases(json_data: NewAliases) -> Response:
 @aliases.input(AliasesToDelete)
 @aliases.output(AliasCommitted, description="The names are not used any more.")
 @body(*JSON_TYPES)
+@may_end_in(404, of=CHANGES)
 @access("write")
 def delete_aliases(json_data: AliasesToDelete) -> Response:
     """Take names from a document."""

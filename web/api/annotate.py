@@ -16,6 +16,7 @@ from adapters.annotating.linked import AnnotatedText, Annotation
 from storage.errors import KBError
 from web import limits
 from web.annotating import annotator_of
+from web.endings import ASKS, may_end_in
 from web.guards import JSON_TYPES, LINES_TYPES, access, body
 from web.models.annotate import AnnotatedBody, AnnotateQuery
 from web.problems import problem_of
@@ -30,6 +31,7 @@ annotate = APIBlueprint("annotate", __name__, url_prefix="/v1", tag="Queries")
 @annotate.input(AnnotateQuery)
 @annotate.output(AnnotatedBody)
 @body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)
+@may_end_in(of=ASKS)
 @access("read")
 def annotate_text(json_data: AnnotateQuery) -> Response:
     """Find and link the mentions of a text that has no marks.

@@ -10,6 +10,7 @@ from flask import Response
 from storage.errors import KBError
 from web import limits
 from web.api.outcomes import batch_response
+from web.endings import READS, may_end_in
 from web.guards import JSON_TYPES, access, body
 from web.models.answers import BatchAnswer
 from web.models.queries import BatchQuery
@@ -22,6 +23,7 @@ batch = APIBlueprint("batch", __name__, url_prefix="/v1", tag="Queries")
 @batch.input(BatchQuery)
 @batch.output(BatchAnswer)
 @body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)
+@may_end_in(429, of=READS)
 @access("read")
 def answer_batch(json_data: BatchQuery) -> Response:
     """Answer several queries.

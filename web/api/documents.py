@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from web import limits
 from web.api.commits import committed
 from web.bodies import read_body
+from web.endings import CHANGES, READS, may_end_in
 from web.guards import JSON_TYPES, LINES_TYPES, access, body
 from web.listing import list_documents as list_page
 from web.listing import stored_document
@@ -45,6 +46,7 @@ documents = APIBlueprint("documents", __name__, url_prefix="/v1", tag="Documents
 @documents.get("/documents")
 @documents.input(ListQuery, location="query")
 @documents.output(DocumentList)
+@may_end_in(400, of=READS)
 @access("read")
 def list_documents(query_data: ListQuery) -> Response:
     """List documents.
@@ -63,6 +65,7 @@ def list_documents(query_data: ListQuery) -> Response:
 @documents.output(Committed, 201, description="The documents are durable, and in every query from now on.")
 @documents.doc(responses=AS_A_JOB)
 @body(*JSON_TYPES, *LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES, model=DocumentsToAdd)
+@may_end_in(of=CHANGES)
 @access("write")
 def add_documents(query_data: AddQuery) -> Response:
     """Add documents.
@@ -86,6 +89,7 @@ def add_documents(query_data: AddQuery) -> Response:
 @documents.input(DocumentIds)
 @documents.output(Committed, description="The documents are in no answer any more.")
 @body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)
+@may_end_in(404, of=CHANGES)
 @access("write")
 def delete_documents(json_data: DocumentIds) -> Response:
     """Delete several documents.
@@ -98,6 +102,7 @@ def delete_documents(json_data: DocumentIds) -> Response:
 
 @documents.get("/documents/<path:doc_id>")
 @documents.output(FullDocument)
+@may_end_in(404, of=READS)
 @access("read")
 def get_document(doc_id: str) -> Response:
     """Read a document with its passages."""
@@ -115,6 +120,7 @@ def get_document(doc_id: str) -> Response:
 
 @documents.delete("/documents/<path:doc_id>")
 @documents.output(Committed, description="The document is in no answer any more.")
+@may_end_in(404, of=CHANGES)
 @access("write")
 def delete_document(doc_id: str) -> Response:
     """Delete a document."""

@@ -10,6 +10,7 @@ from flask import Response
 from adapters.tasks.feedback import feedback_on
 from kbengine.text_form import input_of
 from web.api.commits import committed
+from web.endings import CHANGES, READS, may_end_in
 from web.guards import JSON_TYPES, access, body
 from web.listing import list_feedback as list_said
 from web.models.feedback import (
@@ -31,6 +32,7 @@ feedback = APIBlueprint("feedback", __name__, url_prefix="/v1", tag="Feedback")
 @feedback.get("/feedback")
 @feedback.input(FeedbackQuery, location="query")
 @feedback.output(FeedbackList)
+@may_end_in(400, of=READS)
 @access("write")
 def list_feedback(query_data: FeedbackQuery) -> Response:
     """List what people said about answers.
@@ -48,6 +50,7 @@ def list_feedback(query_data: FeedbackQuery) -> Response:
 @feedback.input(NewFeedbackBody)
 @feedback.output(FeedbackCommitted, 201, description="It is durable.")
 @body(*JSON_TYPES)
+@may_end_in(of=CHANGES)
 @access("write")
 def add_feedback(json_data: NewFeedbackBody) -> Response:
     """Say that an answer is right or wrong.
@@ -64,6 +67,7 @@ def add_feedback(json_data: NewFeedbackBody) -> Response:
 @feedback.input(FeedbackToDelete)
 @feedback.output(FeedbackCommitted, description="It is gone.")
 @body(*JSON_TYPES)
+@may_end_in(404, of=CHANGES)
 @access("write")
 def delete_feedback(json_data: FeedbackToDelete) -> Response:
     """Delete what was said about answers."""

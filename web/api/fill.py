@@ -11,6 +11,7 @@ from flask import Response, request
 from adapters.filling.opening import open_table
 from adapters.filling.table import MEDIA_TYPES, TABLE_FORMATS, format_of
 from web import limits
+from web.endings import CHANGES, may_end_in
 from web.guards import access, body
 from web.jobs.context import INPUT_NAME
 from web.models.fill import FillQuery
@@ -25,6 +26,7 @@ fill = APIBlueprint("fill", __name__, url_prefix="/v1", tag="Jobs")
 @fill.input(FillQuery, location="query")
 @fill.output(JobBody, 202, description="The job that fills the table.")
 @body(*MEDIA_TYPES.values(), "application/octet-stream", max_bytes=limits.UPLOAD_BYTES, streams=True)
+@may_end_in(of=CHANGES)
 @access("read")
 def fill_table(query_data: FillQuery) -> Response:
     """Fill a table, as a job.

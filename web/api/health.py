@@ -11,6 +11,7 @@ from flask import Response, abort
 
 from storage.errors import KBError
 from web import metrics as meters
+from web.endings import may_end_in
 from web.guards import access
 from web.models.health import Liveness, ProblemMeaning, Readiness
 from web.problems import catalogue
@@ -71,6 +72,7 @@ def metrics() -> Response:
 
 @health.get("/problems/<code>")
 @health.output(ProblemMeaning)
+@may_end_in(404)
 @access("public")
 def problem(code: str) -> Response:
     """Say what a problem's type means."""

@@ -8,6 +8,7 @@ from apiflask import APIBlueprint
 from flask import Response, send_file
 
 from web import limits
+from web.endings import CHANGES, READS, may_end_in
 from web.errors import NoJobResultError
 from web.guards import LINES_TYPES, access, body
 from web.jobs.context import RESULT_NAME
@@ -45,6 +46,7 @@ RESULT: dict[int | str, Any] = {
 @jobs.get("/jobs")
 @jobs.input(JobsQuery, location="query")
 @jobs.output(JobList)
+@may_end_in(400, of=READS)
 @access("read")
 def list_jobs(query_data: JobsQuery) -> Response:
     """List jobs.
@@ -66,6 +68,7 @@ def list_jobs(query_data: JobsQuery) -> Response:
 
 @jobs.get("/jobs/<job_id>")
 @jobs.output(JobBody)
+@may_end_in(404, of=READS)
 @access("read")
 def get_job(job_id: str) -> Response:
     """Show how far a job is, or what came of it."""
@@ -74,6 +77,7 @@ def get_job(job_id: str) -> Response:
 
 @jobs.delete("/jobs/<job_id>")
 @jobs.output(JobBody)
+@may_end_in(404, 507, of=READS)
 @access("read")
 def delete_job(job_id: str) -> Response:
     """Cancel a job, or forget one that is finished.
@@ -86,6 +90,7 @@ def delete_job(job_id: str) -> Response:
 
 @jobs.get("/jobs/<job_id>/result")
 @jobs.doc(responses=RESULT)
+@may_end_in(404, 409, of=READS)
 @access("read")
 def get_result(job_id: str) -> Response:
     """Download a job's result."""
@@ -96,6 +101,7 @@ def get_result(job_id: str) -> Response:
 @jobs.input(UploadQuery, location="query")
 @jobs.output(JobBody, 202, description="The job that adds the documents.")
 @body(*FILE_TYPES, max_bytes=limits.UPLOAD_BYTES, streams=True)
+@may_end_in(of=CHANGES)
 @access("write")
 def upload_documents(query_data: UploadQuery) -> Response:
     """Add the documents of a file, as a job.
@@ -114,6 +120,7 @@ def upload_documents(query_data: UploadQuery) -> Response:
 @jobs.input(AnnotateManyQuery, location="query")
 @jobs.output(JobBody, 202, description="The job that annotates the texts.")
 @body(*LINES_TYPES, max_bytes=limits.UPLOAD_BYTES, streams=True)
+@may_end_in(of=CHANGES)
 @access("read")
 def annotate_many(query_data: AnnotateManyQuery) -> Response:
     """Annotate many texts, as a job.

@@ -8,6 +8,7 @@ from apiflask import APIBlueprint
 from flask import Response
 
 from kbengine.terminal.facts import kb_facts
+from web.endings import READS, may_end_in
 from web.guards import access
 from web.models.documents import KnowledgeBaseBody, VerifyBody
 from web.models.jobs import JobBody
@@ -21,6 +22,7 @@ kb = APIBlueprint("kb", __name__, url_prefix="/v1", tag="Knowledge base")
 
 @kb.get("/kb")
 @kb.output(KnowledgeBaseBody)
+@may_end_in(of=READS)
 @access("read")
 def get_kb() -> Response:
     """Describe the knowledge base.
@@ -51,6 +53,7 @@ def start_verify() -> Response:
 
 @kb.post("/kb:backup")
 @kb.output(JobBody, 202, description="The job that makes the backup.")
+@may_end_in(400, 429, 507, of=READS)
 @access("admin")
 def start_backup() -> Response:
     """Back up the knowledge base, as a job.

@@ -19,6 +19,7 @@ from adapters.tasks.answerer import AnswerOptions
 from kbengine.inputs import TASKS
 from kbengine.search.query import SearchOptions
 from web import limits
+from web.endings import ASKS, may_end_in
 from web.guards import LINES_TYPES, access, body, too_large
 from web.models.kilt import KiltQuery
 from web.request_context import RequestContext, current_request
@@ -45,6 +46,7 @@ SUBMISSION: dict[int | str, Any] = {
 @kilt.input(KiltQuery, location="query")
 @kilt.doc(responses=SUBMISSION)
 @body(*LINES_TYPES, max_bytes=limits.BULK_BODY_BYTES, streams=True)
+@may_end_in(404, of=ASKS)
 @access("read")
 def answer_kilt(task: str, query_data: KiltQuery) -> Response:
     """Answer a KILT file.

@@ -6,6 +6,7 @@ from apiflask import APIBlueprint
 from flask import Response
 
 from kbengine.errors import InvalidOptionError
+from web.endings import ASKS, may_end_in
 from web.guards import JSON_TYPES, access, body
 from web.models.profile import ProfileAddress, ProfileBody, ProfileQuery
 from web.profiling import profiler_of
@@ -19,6 +20,7 @@ profile = APIBlueprint("profile", __name__, url_prefix="/v1", tag="Queries")
 @profile.get("/profile")
 @profile.input(ProfileAddress, location="query")
 @profile.output(ProfileBody)
+@may_end_in(400, 404, of=ASKS)
 @access("read")
 def get_profile(query_data: ProfileAddress) -> Response:
     """Show an entity's card.
@@ -33,6 +35,7 @@ def get_profile(query_data: ProfileAddress) -> Response:
 @profile.input(ProfileQuery)
 @profile.output(ProfileBody)
 @body(*JSON_TYPES)
+@may_end_in(404, of=ASKS)
 @access("read")
 def post_profile(json_data: ProfileQuery) -> Response:
     """Show an entity's card, asking for relations of one's own.

@@ -10,6 +10,7 @@ from flask import Response
 from pydantic import BaseModel
 
 from web.api.outcomes import batch_response
+from web.endings import ASKS, may_end_in
 from web.guards import JSON_TYPES, access, body
 from web.models.answers import AnswerEnvelope, LinkingAnswer
 from web.models.queries import (
@@ -34,7 +35,9 @@ def _route(path: str, read: type[Options], answered: type[BaseModel] = AnswerEnv
 
     def mark(view: V) -> V:
         return queries.post(path)(
-            queries.input(read)(queries.output(answered)(body(*JSON_TYPES)(access("read")(view))))
+            queries.input(read)(
+                queries.output(answered)(body(*JSON_TYPES)(may_end_in(404, of=ASKS)(access("read")(view))))
+            )
         )
 
     return mark

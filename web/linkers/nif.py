@@ -11,6 +11,7 @@ from adapters.errors import MissingExtraError, TaskInputError
 from adapters.nif.documents import NifContext, NifLink, Uris, read_nif, uri_of, write_nif
 from web import limits
 from web.deadline import Deadline
+from web.endings import ASKS, may_end_in
 from web.errors import MediaTypeError
 from web.guards import access, body
 from web.linkers.linking import Linked, found_links, given_links
@@ -35,6 +36,7 @@ LINKED: dict[int | str, Any] = {
 @nif.input(NifQuery, location="query")
 @nif.doc(responses=LINKED)
 @body(max_bytes=limits.QUERY_BODY_BYTES)
+@may_end_in(of=ASKS)
 @access("read")
 def link_nif(query_data: NifQuery) -> Response:
     """Link the texts of a NIF document in Turtle.

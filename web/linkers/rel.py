@@ -10,6 +10,7 @@ from flask import Response
 from kbengine.errors import TaskInputError
 from kbengine.span import Span
 from web import limits
+from web.endings import ASKS, may_end_in
 from web.guards import JSON_TYPES, access, body
 from web.linkers.linking import Linked, found_links, given_links
 from web.models.linkers import RelQuery
@@ -44,6 +45,7 @@ def rel_status() -> Response:
 @rel.input(RelQuery)
 @rel.doc(responses=LINKS)
 @body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)
+@may_end_in(of=ASKS)
 @access("read")
 def link_text(json_data: RelQuery) -> Response:
     """Link a text as REL does.

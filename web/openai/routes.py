@@ -15,6 +15,7 @@ from adapters.tasks.answerer import AnswerOptions
 from kbengine.errors import InvalidOptionError, UnknownEncoderError
 from kbengine.inputs import Question
 from web import limits
+from web.endings import ASKS, may_end_in
 from web.engine import all_of
 from web.guards import JSON_TYPES, access, body
 from web.models.openai import Embeddings, EmbeddingsQuery, ListedModel, ModelList, SearchPage, StoreSearch
@@ -54,6 +55,7 @@ def _as_openai_has_it(response: Response) -> Response:
 @openai.input(StoreSearch)
 @openai.output(SearchPage)
 @body(*JSON_TYPES)
+@may_end_in(404, of=ASKS)
 @access("read")
 def search_store(store: str, json_data: StoreSearch) -> Response:
     """Search the knowledge base as OpenAI's vector stores are searched.
@@ -103,6 +105,7 @@ def list_models() -> Response:
 
 @openai.get("/models/<path:model>")
 @openai.output(ListedModel)
+@may_end_in(404)
 @access("read")
 def get_model(model: str) -> Response:
     """Describe a model."""
@@ -113,6 +116,7 @@ def get_model(model: str) -> Response:
 @openai.input(EmbeddingsQuery)
 @openai.output(Embeddings)
 @body(*JSON_TYPES, max_bytes=limits.BULK_BODY_BYTES)
+@may_end_in(404, 429, 500)
 @access("read")
 def embed(json_data: EmbeddingsQuery) -> Response:
     """Encode texts as passages, or as queries.

@@ -17,6 +17,7 @@ from adapters.reconciliation.suggesting import proposed_properties, suggested_do
 from storage.errors import KBError
 from storage.field_rows import shown_fields
 from web.bodies import read_json
+from web.endings import ASKS, READS, may_end_in
 from web.engine import all_of
 from web.error_handlers import log_error
 from web.errors import BodyTooLargeError
@@ -65,6 +66,7 @@ def _json_of(what: str) -> dict[int | str, Any]:
 @reconciliation.input(ReconcileQuery, location="query")
 @reconciliation.doc(responses=_json_of("The manifest; with `queries` candidates, with `extend` values."))
 @read_by_local_pages
+@may_end_in(400, 413, of=ASKS)
 @access("read")
 def describe(query_data: ReconcileQuery) -> Response:
     """Describe the service, or match a few names.
@@ -78,6 +80,7 @@ def describe(query_data: ReconcileQuery) -> Response:
 @reconciliation.doc(responses=_json_of("With `queries` candidates, with `extend` values, as the standard has them."))
 @read_by_local_pages
 @body(*FORM_TYPES, model=ReconcileForm)
+@may_end_in(of=ASKS)
 @access("read")
 def reconcile() -> Response:
     """Match names with documents, or find values of documents' properties.
@@ -92,6 +95,7 @@ def reconcile() -> Response:
 @reconciliation.input(SuggestQuery, location="query")
 @reconciliation.doc(responses=_json_of("Documents, as the standard has them."))
 @read_by_local_pages
+@may_end_in(of=READS)
 @access("read")
 def suggest_entity(query_data: SuggestQuery) -> Response:
     """Suggest documents by the first letters of their names."""
@@ -105,6 +109,7 @@ def suggest_entity(query_data: SuggestQuery) -> Response:
 @reconciliation.input(SuggestQuery, location="query")
 @reconciliation.doc(responses=_json_of("Properties, as the standard has them."))
 @read_by_local_pages
+@may_end_in(of=READS)
 @access("read")
 def suggest_property(query_data: SuggestQuery) -> Response:
     """Suggest relations and fields by the first letters of their names."""
@@ -116,6 +121,7 @@ def suggest_property(query_data: SuggestQuery) -> Response:
 @reconciliation.input(SuggestQuery, location="query")
 @reconciliation.doc(responses=_json_of("Types, as the standard has them."))
 @read_by_local_pages
+@may_end_in(of=READS)
 @access("read")
 def suggest_type(query_data: SuggestQuery) -> Response:
     """Suggest types of documents by the first letters of their names."""
@@ -127,6 +133,7 @@ def suggest_type(query_data: SuggestQuery) -> Response:
 @reconciliation.input(ProposalQuery, location="query")
 @reconciliation.doc(responses=_json_of("Properties, as the standard has them."))
 @read_by_local_pages
+@may_end_in(of=READS)
 @access("read")
 def propose_properties(query_data: ProposalQuery) -> Response:
     """Propose properties to fetch."""
@@ -139,6 +146,7 @@ def propose_properties(query_data: ProposalQuery) -> Response:
 @reconciliation.input(PreviewQuery, location="query")
 @reconciliation.doc(responses=PAGE)
 @read_by_local_pages
+@may_end_in(404, of=READS)
 @access("read")
 def preview(query_data: PreviewQuery) -> Response:
     """Show a document in a few lines, to be framed by a tool's page."""
