@@ -15,6 +15,7 @@ from tests.web.test_keys import NEEDED
 from web import models
 from web.api_examples import EXAMPLES
 
+
 @pytest.fixture(scope="module")
 def document(shared):
     """The document as a client fetches it."""
@@ -39,7 +40,7 @@ def test_every_route_is_in_the_document_and_nothing_else(document):
 
 
 def test_every_operation_names_its_problems_its_scope_and_itself(document):
-    """Problem documents for those that it can end in (see test_endings), security where a key is needed, ids for generated clients."""
+    """Problems that it can end in (more in test_endings), security where a key is needed, ids for clients."""
     ids = []
     for methods in document["paths"].values():
         for operation in methods.values():
