@@ -29,7 +29,7 @@ COMMANDS = {
         "Fit weights, probabilities and a threshold for a task; save them.",
     ),
     "cluster": (
-        "kbengine.terminal.cluster_commands:cluster",
+        "kbengine.terminal.cluster_build_commands:cluster",
         "Build, change and look after what several machines search.",
     ),
     "compact": (f"{MAINTENANCE}:compact", "Merge segments and give the space of deleted documents back."),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, func, insert, inspect, select, update
+from sqlalchemy import Connection, delete, insert, inspect, select, update
 
 from storage import cluster_schema as schema
 from storage.catalog import chunked
@@ -300,8 +300,15 @@ def dead_ordinals(connection: Connection, shard: str) -> list[int]:
     return list(connection.execute(statement.order_by(table.c.ordinal)).scalars())
 
 
-def insert_documents(connection: Connection, rows: Iterable[tuple[str, int]], *, shard: str, generation: int) -> None:
-    """Enter documents of a shard, given by id and ordinal, in the caller's transaction."""
+def insert_documents(
+    connection: Connection,
+    rows: Iterable[tuple[str, int]],
+    *,
+    shard: str,
+    generation: int,
+    dead: Collection[int] = (),
+) -> None:
+    """Enter documents of a shard, given by id and ordinal, in the caller's transaction; those with dead ordinals so."""
     for chunk in chunked(rows, 2_000):
         connection.execute(
             insert(schema.documents),
@@ -311,18 +318,8 @@ def insert_documents(connection: Connection, rows: Iterable[tuple[str, int]], *,
                     "doc_id": doc_id,
                     "shard": shard,
                     "born_generation": generation,
-                    "dead_generation": None,
+                    "dead_generation": generation if ordinal in dead else None,
                 }
                 for doc_id, ordinal in chunk
             ],
         )
-
-
-def count_documents(connection: Connection) -> int:
-    """Return how many live documents there are."""
-    table = schema.documents
-    return int(
-        connection.execute(
-            select(func.count()).select_from(table).where(table.c.dead_generation.is_(None))
-        ).scalar_one()
-    )

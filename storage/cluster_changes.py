@@ -37,7 +37,16 @@ from storage.errors import (
 from storage.folding import spelling
 from storage.generation_manifest import GenerationManifest, ShardEntry, manifest_name
 
-__all__ = ["NewShard", "RemovedAlias", "change_aliases", "change_documents", "publish_build", "replace_shards"]
+__all__ = [
+    "NewShard",
+    "RemovedAlias",
+    "change_aliases",
+    "change_documents",
+    "enter_aliases",
+    "enter_shard",
+    "publish_build",
+    "replace_shards",
+]
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,7 @@ def publish_build(
                 "add', or build at another address"
             )
         for entry in manifest.shards:
-            _insert_shard(connection, entry, generation)
+            enter_shard(connection, entry, generation)
             insert_documents(connection, documents[entry.name], shard=entry.name, generation=generation)
         return _Draft(list(manifest.shards), added=manifest.documents, base=manifest)
 
@@ -156,7 +165,7 @@ def change_documents(
         _retire(connection, gone, generation)  # first: the unique index allows one live document per id
         if add is not None:
             _check_uploaded(cluster, add.entry)
-            _insert_shard(connection, add.entry, generation)
+            enter_shard(connection, add.entry, generation)
             insert_documents(connection, add.documents, shard=add.entry.name, generation=generation)
             draft.shards.append(add.entry)
         heirs = {} if add is None else dict(add.documents)
@@ -204,7 +213,7 @@ def change_aliases(
             sources = ALIAS_SOURCES if lost.source is None else (lost.source,)
             kept = [source for source in sources if source != "title"]
             rows += [AliasOverlay(ordinals[doc_id], spelling(lost.alias), each, is_removed=True) for each in kept]
-        _write_aliases(connection, rows, generation)
+        enter_aliases(connection, rows, generation)
         return _Draft(list(parent.shards), aliases=len(add) + len(remove), aliases_changed=True)
 
     return _commit(cluster, op_id, "alias", prepare, kbengine_version=kbengine_version)
@@ -231,7 +240,7 @@ def replace_shards(
         draft = _Draft([entry for entry in parent.shards if entry.name not in gone])
         for shard in new:
             _check_uploaded(cluster, shard.entry)
-            _insert_shard(connection, shard.entry, generation)
+            enter_shard(connection, shard.entry, generation)
             for chunk in chunked([ordinal for _, ordinal in shard.documents], 500):
                 documents = schema.documents
                 connection.execute(
@@ -335,7 +344,8 @@ def _with_tombstones(connection: Connection, cluster: Cluster, entry: ShardEntry
     return dataclasses.replace(entry, dead=len(ordinals), tombstones=cluster.put_tombstones(entry.name, ordinals))
 
 
-def _insert_shard(connection: Connection, entry: ShardEntry, generation: int) -> None:
+def enter_shard(connection: Connection, entry: ShardEntry, generation: int) -> None:
+    """Enter a shard as live, in the caller's transaction."""
     connection.execute(
         insert(schema.shards).values(
             name=entry.name,
@@ -376,7 +386,8 @@ def _inherit(connection: Connection, gone: Sequence[Placed], heirs: Mapping[str,
     return changed
 
 
-def _write_aliases(connection: Connection, rows: Sequence[AliasOverlay], generation: int) -> None:
+def enter_aliases(connection: Connection, rows: Sequence[AliasOverlay], generation: int) -> None:
+    """Enter names that documents were given or lost, in the caller's transaction."""
     table = schema.aliases
     for row in rows:
         key = (table.c.ordinal == row.ordinal, table.c.alias == row.alias, table.c.source == row.source)

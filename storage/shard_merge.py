@@ -69,7 +69,7 @@ def merge_shards(
     *,
     name: str,
     created_at: str,
-    anchors: Sequence[AliasRow] = (),
+    anchors: Sequence[AliasRow] | None = None,
 ) -> MergedShard:
     """Make a shard of the live documents of others, ready to be published, and return what it holds.
 
@@ -79,7 +79,8 @@ def merge_shards(
         common: The settings.
         name: Of its segment: 32 hex digits.
         created_at: UTC, ISO 8601.
-        anchors: Rows of table `aliases` with names counted from links, which take the place of the parts' own.
+        anchors: Rows of table `aliases` with names counted from links, which take the place of the parts' own; None
+            leaves these.
 
     Raises:
         UsageError: There is no live document in the parts.
@@ -109,7 +110,7 @@ def merge_shards(
                 for part in parts:
                     _copy_rows(engine, part)
                 with engine.begin() as connection:
-                    if anchors:
+                    if anchors is not None:
                         connection.exec_driver_sql("DELETE FROM aliases WHERE source = 'anchor'")
                         insert_alias_rows(connection, anchors)
                     if segment is not None:
