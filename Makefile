@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --constraint c
 DEMO_KB ?= demo-kb
 
 # Optional extras with a suite of tests in tests/integrations/NAME, each in an environment of its own, .venv-NAME.
-EXTRAS := benchmarks calibration datasette densephrases documents fuzzing haystack langchain llamaindex mcp openai openrefine rdf spacy tables training
+EXTRAS := benchmarks calibration cluster datasette densephrases documents fuzzing haystack langchain llamaindex mcp openai openrefine rdf spacy tables training
 
 .PHONY: help demo docs test test-quick test-integrations $(EXTRAS:%=test-%) test-slow lint types check format wheel-smoke quality tuning clean
 
