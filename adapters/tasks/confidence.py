@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.tasks.grouping import Group
+from adapters.tasks.proper_names import is_cut, n_words, proper_share
 from kbengine.corpus.normalise import norm
 from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.search.query import Query, Unit
@@ -40,7 +41,9 @@ FEATURES = (
     "subject",  # share of the words of the name asked about that stand in title and passage
     "covered",  # the same of all words asked, those that fewer of the places have counting more
     "echo",  # whether the answer only repeats words of the query
-    "words",  # log of 1 + how many words it has
+    "words",  # log of 1 + how many words it has, a number beside a word counting as none: "7 November 1867" has one
+    "proper",  # share of its words that are written as a name's
+    "cut",  # whether a name seems to go on beside it
 )
 MAX_LEAD = 20.0
 """The lead of an answer without a rival, and of any that leads by more: score units, tens being usual for a score."""
@@ -88,7 +91,9 @@ def features_of(query: Query, unit: Unit, groups: Sequence[Group], aliased: Set[
                 1.0 if is_aliased else coverage.subject(best),
                 coverage.all_words(best),
                 float(unit == "phrase" and f" {answer} " in asked),
-                math.log1p(len(answer.split())) if unit == "phrase" else 0.0,
+                math.log1p(n_words(answer)) if unit == "phrase" else 0.0,
+                proper_share(group.text) if unit == "phrase" else 0.0,
+                float(unit == "phrase" and is_cut(best.passage.text, best.span)),
             )
         )
     return np.asarray(rows, dtype=np.float64)

@@ -49,6 +49,24 @@ def test_features_of_another_answer() -> None:
     assert (found["lead"], found["phrase"], found["passages"]) == (-4.0, 7.0, pytest.approx(math.log(2)))
 
 
+@pytest.mark.parametrize(
+    ("text", "words"), [("7 November 1867", 1), ("1867", 1), ("Albert Einstein", 2), ("14 million", 1), ("9 to 5", 1)]
+)
+def test_numbers_beside_words_do_not_make_an_answer_long(text: str, words: int) -> None:
+    """A date is one thing, and right as often as a name of one word."""
+    (place, *_) = PLACES
+    found = row(task_query("question", "When?"), "phrase", places=[replace(place, text=text, phrase=text)])
+    assert found["words"] == pytest.approx(math.log1p(words))
+
+
+def test_how_an_answer_is_written_counts() -> None:
+    """As a name or not, and whether the name goes on beside it."""
+    place = Place("Ulm", "They met Ada Thorne in a shed.", "Ada Thorne", start=9.0)
+    for phrase, proper, cut in (("Ada Thorne", 1.0, 0.0), ("Thorne", 1.0, 1.0), ("a shed", 0.0, 0.0)):
+        found = row(task_query("question", "Where?"), "phrase", places=[replace(place, phrase=phrase)])
+        assert (found["proper"], found["cut"]) == (proper, cut)
+
+
 def test_an_answer_that_repeats_the_query_is_an_echo() -> None:
     """As whole words, without case."""
     assert row(task_query("question", "Who was born in ULM?"), "phrase", rank=2)["echo"] == 1.0
