@@ -10,13 +10,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.alias_records import NewAlias, NewLink
 from storage.errors import CorruptError, InvalidOptionError
+from storage.json_value import JSON
 from storage.sparse_rows import SparsePassage
 
 __all__ = [
@@ -38,8 +39,6 @@ _NESTED = (Mapping, list, tuple)
 _NUMBERED = 16
 _NUMBERED_BY_ORDINAL = 32
 _WHOLE = 64
-
-JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
 
 class TokenOffsets(NamedTuple):

@@ -13,7 +13,7 @@ from web.page_tokens import page_position, page_token
 if TYPE_CHECKING:
     from kbengine.inputs import Task
     from kbengine.knowledge_base import KnowledgeBase
-    from storage.alias_records import AliasRecord
+    from storage.alias_records import AliasRecord, AliasSource
     from storage.feedback_records import FeedbackRecord, Verdict
     from storage.records import DocumentRecord, PassageRecord
 
@@ -109,17 +109,24 @@ def browse_documents(
     return reader.page_of_documents(sort=sort, among=among, offset=first, limit=limit)
 
 
-def list_aliases(knowledge_base: KnowledgeBase, doc_id: str, prefix: str, limit: int, token: str) -> Page[AliasRecord]:
+def list_aliases(
+    knowledge_base: KnowledgeBase,
+    doc_id: str,
+    prefix: str,
+    limit: int,
+    token: str,
+    source: AliasSource | None = None,
+) -> Page[AliasRecord]:
     """Return other names of documents, by name: of one document, or those that begin so, or all.
 
     Raises:
         UnknownDocumentError: there is no document `doc_id`.
         PageTokenError: the token is not of such a listing.
     """
-    listing = f"aliases {doc_id or None!r} {prefix or None!r}"
+    listing = f"aliases {doc_id or None!r} {prefix or None!r}" + (f" {source}" if source else "")
     after = str(page_position(listing, token)) if token else None
     found = knowledge_base.reader.list_aliases(
-        doc_id=doc_id or None, prefix=prefix or None, after=after, limit=limit + 1
+        doc_id=doc_id or None, prefix=prefix or None, source=source, after=after, limit=limit + 1
     )
     more = page_token(listing, found[limit - 1].cursor) if len(found) > limit else None
     return Page(tuple(found[:limit]), more)

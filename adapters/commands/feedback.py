@@ -9,7 +9,8 @@ import click
 
 from kbengine.inputs import TASKS
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import PATH, json_option, kb_option, option
+from kbengine.terminal.options import PATH, json_option, option
+from kbengine.terminal.service import Service, kb_or_service_option
 
 if TYPE_CHECKING:
     from kbengine.inputs import Task
@@ -28,7 +29,7 @@ def feedback() -> None:
 
 
 @feedback.command()
-@kb_option
+@kb_or_service_option
 @json_option
 @click.argument("asked")
 @option("--task", TASKS, "Take ASKED for this.", default="question")
@@ -41,7 +42,7 @@ def feedback() -> None:
 )
 @option("--paragraph", int, "Number of their paragraph in the document; by default not said.")
 def add(
-    kb: Path,
+    kb: Path | None,
     asked: str,
     task: Task,
     right: tuple[str, ...],
@@ -61,31 +62,45 @@ def add(
     """
     from adapters.tasks.feedback import feedback_on
     from kbengine.text_form import input_of
-    from storage.writer import KBWriter
 
     new = feedback_on(input_of(task, asked), right=right, wrong=wrong, document=document, paragraph=paragraph)
-    with KBWriter.open(kb) as writer:
-        change = writer.add_feedback(new)
-    standard_output(as_json=as_json).facts({"added": list(change.ids), "generation": change.generation})
+    if kb is None:
+        from adapters.remote.feedback import add_feedback
+
+        ids, generation = add_feedback(Service.of_environment(), new)
+    else:
+        from storage.writer import KBWriter
+
+        with KBWriter.open(kb) as writer:
+            change = writer.add_feedback(new)
+        ids, generation = list(change.ids), change.generation
+    standard_output(as_json=as_json).facts({"added": ids, "generation": generation})
 
 
 @feedback.command("list")
-@kb_option
+@kb_or_service_option
 @json_option
 @option("--task", TASKS, "List only what is on this task; by default on all.")
 @option("--verdict", ("right", "wrong"), "List only what was found right, or wrong; by default both.")
 @option("--after", int, "Go on after this number, the last one of the page before.", default=0)
 @option("--limit", int, "List at most so much.", default=100)
-def list_command(kb: Path, task: Task | None, verdict: Verdict | None, after: int, limit: int, as_json: bool) -> None:
+def list_command(
+    kb: Path | None, task: Task | None, verdict: Verdict | None, after: int, limit: int, as_json: bool
+) -> None:
     """List what was said about answers, oldest first.
 
     \b
     Example: kbengine feedback list --verdict wrong --kb my-kb
     """
-    from storage.reader import KBReader
+    if kb is None:
+        from adapters.remote.feedback import list_feedback
 
-    with KBReader.open(kb) as reader:
-        found = reader.list_feedback(task=task, verdict=verdict, after=after, limit=limit)
+        found = list_feedback(Service.of_environment(), task, verdict, after=after, limit=limit)
+    else:
+        from storage.reader import KBReader
+
+        with KBReader.open(kb) as reader:
+            found = reader.list_feedback(task=task, verdict=verdict, after=after, limit=limit)
     rows = [[getattr(each, name) for name in _COLUMNS] for each in found]
     standard_output(as_json=as_json).table(_COLUMNS, rows)
     if len(found) == limit and not as_json:
@@ -93,28 +108,34 @@ def list_command(kb: Path, task: Task | None, verdict: Verdict | None, after: in
 
 
 @feedback.command()
-@kb_option
+@kb_or_service_option
 @json_option
 @click.argument("ids", nargs=-1, required=True, type=int)
-def delete(kb: Path, ids: tuple[int, ...], as_json: bool) -> None:
+def delete(kb: Path | None, ids: tuple[int, ...], as_json: bool) -> None:
     """Delete what was said under these numbers, which 'kbengine feedback list' shows.
 
     \b
     Example: kbengine feedback delete 3 4 --kb my-kb
     """
-    from storage.writer import KBWriter
+    if kb is None:
+        from adapters.remote.feedback import delete_feedback
 
-    with KBWriter.open(kb) as writer:
-        change = writer.delete_feedback(ids)
-    standard_output(as_json=as_json).facts({"deleted": list(change.ids), "generation": change.generation})
+        deleted, generation = delete_feedback(Service.of_environment(), ids)
+    else:
+        from storage.writer import KBWriter
+
+        with KBWriter.open(kb) as writer:
+            change = writer.delete_feedback(ids)
+        deleted, generation = list(change.ids), change.generation
+    standard_output(as_json=as_json).facts({"deleted": deleted, "generation": generation})
 
 
 @feedback.command()
-@kb_option
+@kb_or_service_option
 @json_option
 @click.argument("file", type=PATH)
 @option("--task", TASKS, "Export what is on this task; by default the only one there is.")
-def export(kb: Path, file: Path, task: Task | None, as_json: bool) -> None:
+def export(kb: Path | None, file: Path, task: Task | None, as_json: bool) -> None:
     """Write inputs with their right answers to FILE, as KILT records that 'kbengine tune --train' takes.
 
     \b
@@ -126,11 +147,19 @@ def export(kb: Path, file: Path, task: Task | None, as_json: bool) -> None:
 
     from adapters.kilt.feedback_rows import feedback_rows
     from storage.durable import write_durably
-    from storage.reader import KBReader
 
-    with KBReader.open(kb) as reader:
-        found = reader.list_feedback(task=task)
-        titles = reader.titles_of({each.doc_id for each in found if each.doc_id is not None})
+    if kb is None:
+        from adapters.remote.feedback import list_feedback, titles_of
+
+        service = Service.of_environment()
+        found = list_feedback(service, task, None)
+        titles = titles_of(service, {each.doc_id for each in found if each.doc_id is not None})
+    else:
+        from storage.reader import KBReader
+
+        with KBReader.open(kb) as reader:
+            found = reader.list_feedback(task=task)
+            titles = reader.titles_of({each.doc_id for each in found if each.doc_id is not None})
     rows = feedback_rows(found, titles, notice=lambda text: click.echo(text, err=True))
     lines = [(json.dumps(row, ensure_ascii=False) + "\n").encode() for row in rows]
     write_durably(file, lines, replace=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbengine.terminal.console import standard_output
-from kbengine.terminal.options import device_option, dtype_option, json_option, kb_option, option, reader_option
+from kbengine.terminal.options import device_option, dtype_option, json_option, option, reader_option
+from kbengine.terminal.service import kb_or_service_option
 
 if TYPE_CHECKING:
     from kbengine.encoders.device import DTypeChoice
@@ -18,7 +19,7 @@ FORMATS = ("csv", "tsv", "xlsx", "parquet")
 
 @click.command()
 @click.argument("table", type=click.Path(path_type=Path))
-@kb_option
+@kb_or_service_option
 @option("--out", Path, "Write the filled table here, in the format that its name says.", required=True)
 @option("--subject", str, "Take the names from this column; by default there are questions.")
 @option("--relation relations", str, "Fill in this of each name; by default its document alone.", multiple=True)
@@ -38,7 +39,7 @@ FORMATS = ("csv", "tsv", "xlsx", "parquet")
 @json_option
 def fill(
     table: Path,
-    kb: Path,
+    kb: Path | None,
     out: Path,
     relations: tuple[str, ...],
     no_evidence: bool,
@@ -60,6 +61,33 @@ def fill(
       kbengine fill people.csv --kb my-kb --subject name --relation P19 --relation "date of birth" --out filled.csv
       kbengine fill questions.csv --kb my-kb --question question --out answers.xlsx
     """
+    if kb is None:
+        asked = {**given, "relation": relations, "evidence": not no_evidence, "encoder": encoder}
+        facts = _filled_by_service(table, out, asked, format_name)
+    else:
+        opened_with = {"device": device, "dtype": dtype, "reader": reader}
+        asked = {**given, "relations": relations, "evidence": not no_evidence}
+        facts = _filled_here(table, kb, out, asked, format_name, encoder, **opened_with)
+    standard_output(as_json=as_json).facts({**facts, "out": str(out)})
+
+
+def _filled_by_service(table: Path, out: Path, options: dict[str, Any], format_name: str | None) -> dict[str, Any]:
+    from adapters.remote.filling import fill_table
+    from kbengine.terminal.service import Service, refuse_own_choices
+
+    refuse_own_choices()
+    return fill_table(Service.of_environment(), table, out, options, format=format_name)
+
+
+def _filled_here(
+    table: Path,
+    kb: Path,
+    out: Path,
+    given: dict[str, Any],
+    format_name: str | None,
+    encoder: str | None,
+    **opened_with: Any,
+) -> dict[str, Any]:
     from adapters.filling.filler import Filler, FillOptions, asking
     from adapters.filling.filling import fill_file
     from adapters.filling.opening import open_table
@@ -68,12 +96,11 @@ def fill(
     from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
     from kbengine.progress import Stages, progress_for_terminal
 
-    options = FillOptions(relations=relations, evidence=not no_evidence, **given)
+    options = FillOptions(**given)
     format_of(out)
     options.check(open_table(table, format_name))  # before the model is loaded
-    opened_with = KnowledgeBaseOptions(device=device, dtype=dtype, reader=reader)
     with (
-        KnowledgeBase.open(kb, encoder, options=opened_with) as knowledge_base,
+        KnowledgeBase.open(kb, encoder, options=KnowledgeBaseOptions(**opened_with)) as knowledge_base,
         progress_for_terminal() as sink,
     ):
         answerer = Answerer(knowledge_base, notice=lambda sentence: click.echo(f"note: {sentence}", err=True))
@@ -86,5 +113,4 @@ def fill(
             format=format_name,
             progress=lambda done, total: stages("rows filled", done, total),
         )
-    output = standard_output(as_json=as_json)
-    output.facts({**report.facts(), "out": str(out)})
+    return report.facts()

@@ -8,7 +8,7 @@ from typing import Any
 
 from kbengine.search.query import Unit
 from kbengine.span import Span
-from storage.records import JSON
+from storage.json_value import JSON
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import click
 
 from kbengine.terminal.console import Output, standard_output
 from kbengine.terminal.options import PATH, json_option, kb_option, option
+from kbengine.terminal.service import Service, kb_or_service_option, refuse_of_directory
 
 if TYPE_CHECKING:
     from storage.alias_records import AliasSource
@@ -28,7 +29,7 @@ def aliases() -> None:
 
 
 @aliases.command("list")
-@kb_option
+@kb_or_service_option
 @json_option
 @option("--doc doc_id", str, "List only names of the document with this id; by default those of all documents.")
 @option("--prefix", str, "List only names that begin so, accents and case folded; by default all.")
@@ -36,7 +37,7 @@ def aliases() -> None:
 @option("--after", str, "Go on after this cursor, the last one of the page before; by default at the beginning.")
 @option("--limit", int, "List at most so many names.", default=100)
 def list_command(
-    kb: Path,
+    kb: Path | None,
     doc_id: str | None,
     prefix: str | None,
     source: AliasSource | None,
@@ -51,6 +52,16 @@ def list_command(
       kbengine aliases list --kb my-kb --doc ulm
       kbengine aliases list --kb my-kb --prefix new --limit 20
     """
+    if kb is None:
+        from kbengine.terminal.service_names import listed_names
+
+        rows, following = listed_names(
+            Service.of_environment(), doc_id=doc_id, prefix=prefix, source=source, after=after, limit=limit
+        )
+        _table(standard_output(as_json=as_json), rows)
+        if following and not as_json:
+            click.echo(f"next page: --after '{following}'", err=True)
+        return
     from kbengine.terminal.facts import alias_facts
     from storage.reader import KBReader
 
@@ -63,15 +74,20 @@ def list_command(
 
 
 @aliases.command()
-@kb_option
+@kb_or_service_option
 @json_option
 @click.argument("names", nargs=-1, required=True)
-def match(kb: Path, names: tuple[str, ...], as_json: bool) -> None:
+def match(kb: Path | None, names: tuple[str, ...], as_json: bool) -> None:
     """Show the documents of which NAMES are other names: how well each matches, and its prior. Titles do not count.
 
     \b
     Example: kbengine aliases match "ulma" --kb my-kb
     """
+    if kb is None:
+        from kbengine.terminal.service_names import matching_names
+
+        _table(standard_output(as_json=as_json), matching_names(Service.of_environment(), names))
+        return
     from kbengine.terminal.facts import match_facts
     from storage.reader import KBReader
 
@@ -84,7 +100,7 @@ def match(kb: Path, names: tuple[str, ...], as_json: bool) -> None:
 
 
 @aliases.command()
-@kb_option
+@kb_or_service_option
 @json_option
 @click.argument("doc_id")
 @click.argument("names", nargs=-1, required=True)
@@ -92,7 +108,7 @@ def match(kb: Path, names: tuple[str, ...], as_json: bool) -> None:
 @option("--source", GIVEN, "Say where the names are from.", default="manual")
 @option("--replace", bool, "Give names that are there already the new prior.")
 def add(
-    kb: Path,
+    kb: Path | None,
     doc_id: str,
     names: tuple[str, ...],
     prior: float | None,
@@ -105,6 +121,13 @@ def add(
     \b
     Example: kbengine aliases add ulm "Ulma" "Ulm an der Donau" --kb my-kb
     """
+    if kb is None:
+        from kbengine.terminal.service_names import add_names
+
+        refuse_of_directory("source")
+        facts = add_names(Service.of_environment(), doc_id, names, prior=prior, replace=replace)
+        standard_output(as_json=as_json).facts(facts)
+        return
     from storage.alias_records import NewAlias
     from storage.writer import KBWriter
 
@@ -115,14 +138,14 @@ def add(
 
 
 @aliases.command()
-@kb_option
+@kb_or_service_option
 @json_option
 @click.argument("doc_id")
 @click.argument("names", nargs=-1)
 @option("--all delete_all", bool, "Delete all names of the document instead of NAMES.")
 @option("--source", SOURCES[:-1], "Delete only names from this source; by default from all.")
 def delete(
-    kb: Path, doc_id: str, names: tuple[str, ...], delete_all: bool, source: AliasSource | None, as_json: bool
+    kb: Path | None, doc_id: str, names: tuple[str, ...], delete_all: bool, source: AliasSource | None, as_json: bool
 ) -> None:
     """Take NAMES, spelt as they are listed, from the document DOC_ID; those counted from links lose the links, too.
 
@@ -131,10 +154,17 @@ def delete(
       kbengine aliases delete ulm "Ulma" --kb my-kb
       kbengine aliases delete ulm --all --source redirect --kb my-kb
     """
-    from storage.writer import KBWriter
-
     if bool(names) == delete_all:
         raise click.UsageError("name the aliases to delete, or pass --all to delete all of them")
+    if kb is None:
+        from kbengine.terminal.service_names import delete_names
+
+        refuse_of_directory("source")
+        facts = delete_names(Service.of_environment(), doc_id, None if delete_all else names)
+        standard_output(as_json=as_json).facts(facts)
+        return
+    from storage.writer import KBWriter
+
     with KBWriter.open(kb) as writer:
         change = writer.delete_aliases(doc_id, None if delete_all else names, source=source)
     standard_output(as_json=as_json).facts({"deleted": change.aliases, "generation": change.generation})

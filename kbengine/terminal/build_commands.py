@@ -9,6 +9,7 @@ import click
 
 from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import STORED_TOKENS, corpus_options, encoder_options, json_option, kb_option, option
+from kbengine.terminal.service import kb_or_service_option
 
 if TYPE_CHECKING:
     from kbengine.build.builder import CorpusOptions
@@ -69,15 +70,25 @@ def build(kb: Path, no_sparse: bool, as_json: bool, **given: Any) -> None:
 
 @click.command()
 @corpus_options
-@kb_option
+@kb_or_service_option
 @encoder_options
 @json_option
-def add(kb: Path, as_json: bool, **given: Any) -> None:
+def add(kb: Path | None, as_json: bool, **given: Any) -> None:
     """Add documents; one whose id is there already is replaced.
 
     \b
     Example: kbengine add new-pages.jsonl --kb my-kb
     """
+    if kb is None:
+        from kbengine.terminal.service import Service, refuse_of_directory
+        from kbengine.terminal.service_documents import add_files
+
+        refuse_of_directory("encoder", "device", "dtype")
+        facts = add_files(
+            Service.of_environment(), given["corpus"], format=given["format_name"], skip_bad=given["skip_bad"]
+        )
+        standard_output(as_json=as_json).facts(facts)
+        return
     from kbengine.build.builder import add_corpus, describe
     from kbengine.progress import progress_for_terminal
 

@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("doc_ids", nargs=-1, required=True)
-@kb_option
+@kb_or_service_option
 @json_option
-def delete(doc_ids: tuple[str, ...], kb: Path, as_json: bool) -> None:
+def delete(doc_ids: tuple[str, ...], kb: Path | None, as_json: bool) -> None:
     """Delete documents by id; they are in no answer from the next query on.
 
     \b
     Example: kbengine delete lincoln-nebraska --kb my-kb
     """
+    if kb is None:
+        done = Service.of_environment().post("/v1/documents:delete", {"ids": list(doc_ids)})
+        standard_output(as_json=as_json).facts({name: done[name] for name in ("deleted", "generation")})
+        return
     from storage.writer import KBWriter
 
     with KBWriter.open(kb) as writer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,7 +42,22 @@ def options(*each: Callable[[F], F]) -> Callable[[F], F]:
     return lambda function: functools.reduce(lambda done, add: add(done), reversed(each), function)
 
 
-kb_option = option("--kb", Path, "Directory of the knowledge base (KBENGINE_KB).", required=True, envvar="KBENGINE_KB")
+class _Directory(click.Path):
+    """The directory of a knowledge base, which a command cannot do without, whatever service the environment names."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:  # noqa: ARG002
+        """Return what is said where none is given."""
+        wants_service = bool(os.environ.get("KBENGINE_URL"))
+        return "This command works on a directory, not on the service at KBENGINE_URL." if wants_service else None
+
+
+kb_option = option(
+    "--kb",
+    _Directory(path_type=Path),
+    "Directory of the knowledge base (KBENGINE_KB).",
+    required=True,
+    envvar="KBENGINE_KB",
+)
 json_option = option("--json as_json", bool, "Write one JSON object a line to standard output.")
 device_option = option("--device", str, "Run the model on auto, cpu, cuda or cuda:N.", default="auto")
 dtype_option = option(

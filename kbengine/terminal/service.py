@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,6 +60,55 @@ class Service:
         with self._open(path, body) as response:
             return self._object(response.read())
 
+    def delete(self, path: str) -> dict[str, Any]:
+        """Return the JSON object that deleting what is at a path is answered with; raises as `get` does."""
+        with self._open(path, None, method="DELETE") as response:
+            return self._object(response.read())
+
+    def send(self, path: str, file: Path, media_type: str, *, name: str) -> dict[str, Any]:
+        """Send a file piece by piece and return the JSON object that it is answered with; raises as `get` does.
+
+        Args:
+            path: Where it is sent.
+            file: What is sent.
+            media_type: What it is.
+            name: The sender's own name for the change: sent again under it, the file is not taken twice.
+        """
+        with file.open("rb") as data:
+            headers = {
+                "Content-Type": media_type,
+                "Content-Length": str(file.stat().st_size),
+                "Idempotency-Key": name,
+            }
+            with self._open(path, data, headers=headers) as response:
+                return self._object(response.read())
+
+    def download(self, path: str, out: Path) -> int:
+        """Write what is at a path to a file, which appears when it is whole, and return its bytes.
+
+        Raises:
+            ServiceRefusedError: the service is not there, refuses, or breaks off.
+        """
+        from http.client import HTTPException
+
+        temporary = out.with_name(f".{out.name}.downloading")
+        try:
+            with self._open(path, None) as response, temporary.open("wb") as file:
+                wanted = response.headers.get("Content-Length")  # type: ignore[attr-defined]  # urllib's responses
+                try:
+                    shutil.copyfileobj(response, file, 1 << 16)
+                except (OSError, HTTPException) as error:
+                    raise self._broken_off(error) from error
+                n_bytes = file.tell()
+                if wanted is not None and n_bytes != int(wanted):
+                    raise self._broken_off(f"{n_bytes:,} of {int(wanted):,} bytes came")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(out)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return n_bytes
+
     def lines(self, path: str, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the JSON lines that a body is answered with, as they come; raises as `get` does."""
         from http.client import HTTPException
@@ -68,7 +118,10 @@ class Service:
                 for line in response:
                     yield self._object(line)
             except (OSError, HTTPException) as error:
-                raise ServiceRefusedError(f"the service at {self.url} broke off its answer: {error}") from error
+                raise self._broken_off(error) from error
+
+    def _broken_off(self, how: object) -> ServiceRefusedError:
+        return ServiceRefusedError(f"the service at {self.url} broke off its answer: {how}; ask again")
 
     def refused(self, problem: Mapping[str, Any], status: int) -> ServiceRefusedError:
         """Return the error that a problem document tells of."""
@@ -78,17 +131,25 @@ class Service:
         message = f"the service at {self.url} says: {detail}{f' ({places})' if places else ''}{hint}"
         return (RefusedInputError if status in (400, 404, 413, 422) else ServiceRefusedError)(message)
 
-    def _open(self, path: str, body: Mapping[str, Any] | None) -> IO[bytes]:
+    def _open(
+        self,
+        path: str,
+        body: Mapping[str, Any] | IO[bytes] | None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        method: str | None = None,
+    ) -> IO[bytes]:
         from http.client import HTTPException
         from urllib.error import HTTPError, URLError
         from urllib.request import Request, urlopen
 
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
         if self._key is not None:
-            headers["Authorization"] = f"Bearer {self._key}"
-        data = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+            sent["Authorization"] = f"Bearer {self._key}"
+        data = json.dumps(body, ensure_ascii=False).encode() if isinstance(body, Mapping) else body
         try:
-            opened: IO[bytes] = urlopen(Request(self.url + path, data, headers), timeout=TIMEOUT_S)
+            request = Request(self.url + path, data, sent, method=method)
+            opened: IO[bytes] = urlopen(request, timeout=TIMEOUT_S)
         except HTTPError as error:
             with error:
                 problem = self._problem(error.read())
@@ -143,9 +204,21 @@ def refuse_own_choices() -> None:
     Raises:
         click.UsageError: one was typed.
     """
+    _refuse_typed(OWN_CHOICES, "is the service's own choice")
+
+
+def refuse_of_directory(*names: str) -> None:
+    """Refuse options that a service cannot be asked for, by the names of their parameters.
+
+    Raises:
+        click.UsageError: one was typed.
+    """
+    _refuse_typed(names, "cannot be asked of a service")
+
+
+def _refuse_typed(names: Iterable[str], why: str) -> None:
     context = click.get_current_context()
-    for name in OWN_CHOICES:
+    for name in names:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"--{name} is the service's own choice; leave it out, or give --kb to ask a directory here"
-            )
+            option_name = next((each.opts[0] for each in context.command.params if each.name == name), f"--{name}")
+            raise click.UsageError(f"{option_name} {why}; leave it out, or give --kb to use a directory here")

@@ -40,7 +40,9 @@ def list_aliases(query_data: AliasQuery) -> Response:
     All by name, those of one document, or those that begin in a certain way; a page at a time.
     """
     kb = current_service().engine.knowledge_base
-    page = list_names(kb, query_data.document, query_data.prefix, query_data.limit, query_data.page_token)
+    page = list_names(
+        kb, query_data.document, query_data.prefix, query_data.limit, query_data.page_token, query_data.source
+    )
     names = ("alias", "title", "source", "prior", "uses")
     listed = [fields_of(record, *names, document="doc_id") for record in page.items]
     return json_response({"aliases": listed, "next_page_token": page.next_page_token, "generation": kb.generation})

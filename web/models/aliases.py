@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from storage.alias_records import MAX_ALIAS_CHARS
+from storage.alias_records import MAX_ALIAS_CHARS, AliasSource
 from web import limits
 from web.models.base import Body, Name
 
@@ -61,6 +61,7 @@ class AliasQuery(Body):
 
     document: str = Field("", max_length=limits.ID_CHARS, description="Only names of this document.")
     prefix: str = Field("", max_length=MAX_ALIAS_CHARS, description="Only names that begin so, case folded.")
+    source: AliasSource | None = Field(None, description="Only names from there.")
     limit: int = Field(50, ge=1, le=limits.PAGE_ITEMS)
     page_token: str = Field("", max_length=limits.TOKEN_CHARS, description="Of the page before; empty for the first.")
 
