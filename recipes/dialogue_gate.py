@@ -31,9 +31,9 @@ from adapters.tasks import dialogue_gate
 from adapters.tasks.queries import query_of
 from kbengine.inputs import Dialogue
 from kbengine.knowledge_base import KnowledgeBase
-from kbengine.search.lexical import lexical_signals
-from kbengine.search.lexical_gate import FEATURES, LexicalGate, gate_features
+from kbengine.search.lexical_gate import BACKGROUND, FEATURES, LexicalGate, gate_features
 from kbengine.search.query import Query
+from kbengine.search.weighted_candidates import signals_of
 from storage.reader import KBReader
 
 Float64 = NDArray[np.float64]
@@ -124,13 +124,13 @@ def observe(reader: KBReader, talks: Sequence[Talk]) -> Iterator[tuple[Float64, 
     snapshot = reader.snapshot()
     for talk in talks:
         query = replace(query_of(Dialogue(talk.turns)), gate=None)
-        signal = lexical_signals(reader, snapshot, [query], [query.weights])[0]
-        if signal is None:
-            raise AssertionError("dialogues have a lexical weight")
-        documents = signal.scores - signal.own
-        features = gate_features(documents, snapshot.document_ids)
+        signal = signals_of(reader, snapshot, [query], [query.weights])[0].lexical
+        if signal is None or signal.documents is None:
+            raise AssertionError("dialogues have a lexical weight and are matched against whole documents")
+        ranked = np.sort(signal.documents)[::-1][: BACKGROUND.stop]
+        features = gate_features(ranked, len(signal.documents))
         if features is not None:
-            best = int(snapshot.document_ids[np.argmax(documents)])
+            best = int(np.unique(snapshot.document_ids)[np.argmax(signal.documents)])
             yield features, reader.documents({best})[best].doc_id in talk.pages
 
 

@@ -28,7 +28,7 @@ from storage.checksum import check_row
 from storage.errors import InvalidOptionError
 from storage.folding import FORMS, accent_key, matching_form
 
-__all__ = ["joined_spellings", "list_aliases", "match_names", "matches_of", "spellings_of"]
+__all__ = ["alias_order", "joined_spellings", "list_aliases", "match_names", "matches_of", "prior_of", "spellings_of"]
 
 _OF_A = ", ".join(f"a.{name}" for name in ALIAS_COLUMNS)
 _LIKELIEST_FIRST = "prior IS NULL, uses DESC, document_id, source"
@@ -152,6 +152,17 @@ def _rows_of_spellings(connection: Connection, spellings: Sequence[tuple[str, st
         (json.dumps(spellings),),
     )
     return checked_rows(found)
+
+
+def alias_order(cursor: str) -> tuple[bytes, bytes, int, str]:
+    """Return what aliases are listed by, from the cursor of one (`AliasRecord.cursor`)."""
+    folded, alias, document_id, source = _position(cursor)
+    return folded.encode(), alias.encode(), document_id, source
+
+
+def prior_of(spelt: Spelling, document_id: int) -> float:
+    """Return the prior of a document for a spelling, of which all rows are there."""
+    return _prior([row for row in spelt.rows if row.document_id == document_id], spelt.weight)
 
 
 def _use(row: AliasRow) -> AliasUse:

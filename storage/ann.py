@@ -23,7 +23,7 @@ from storage.ann_parts import AnnParts, AnnRequest, SomeRows, ann_parts, ann_sou
 from storage.code_block import BlockPart
 from storage.coded_search import CodedPart, search_coded
 from storage.errors import InvalidOptionError
-from storage.exact import Found, RowVectors, check_queries, score_rows, search_rows
+from storage.exact import Found, RowVectors, check_queries, may_lack_equals, score_rows, search_rows
 from storage.filled_index import FilledIndex, Selector
 from storage.gpu import IndexDevice, uses_gpu
 from storage.quantiser import Quantiser
@@ -69,6 +69,8 @@ class TokenAnn:
         self.lists = found_in if isinstance(found_in, AnnLists) else None
         self._rows = parts.rows
         self._sought: RowVectors = parts.source if parts.rows is None else SomeRows(parts.source, parts.rows)
+        # What is decoded depends a little on what is decoded with it; its inner products do not.
+        self._is_decoded = isinstance(parts.source, CodedVectors)
         self.served: RowVectors | None = None
         self._plain = parts.plain
         self._index: FilledIndex | None = None
@@ -138,6 +140,11 @@ class TokenAnn:
         """Whether every search scans all rows."""
         return self._index is None
 
+    @property
+    def scans_all(self) -> bool:
+        """Whether every search looks at all rows, so that nothing depends on which rows lie in one segment."""
+        return self._index is None or (self.lists is not None and len(self.lists.centroids) == 1)
+
     def search(
         self,
         queries: NDArray[np.float32],
@@ -174,7 +181,7 @@ class TokenAnn:
         if self._index is not None and exact and self._is_decoded_exactly:
             found = self._probe(queries, k, probes=self._index.nlist, live=live)
         elif exact or self._index is None:
-            found = search_rows(self._sought, queries, k, live=live)
+            found = search_rows(self._sought, queries, k, live=live, is_decoded=self._is_decoded)
         else:
             probes = self.probes(self._index.nlist, nprobe, nprobe_factor)
             found = self._probe(queries, k, probes=probes, live=live)
@@ -231,12 +238,16 @@ class TokenAnn:
     ) -> Found:
         """Fetch the best k live rows; ask again, with more effort, for the queries that got fewer than `wanted`.
 
+        And for those that may have got some of several equal rows.
+
         Each query's effort depends on its own results alone, never on the queries it came with.
         """
         assert self._index is not None
         fetch = min(fetch, self.n_rows)
-        rows = self._index.search(queries, fetch, probes, selector)
+        coarse, rows = self._index.search(queries, fetch, probes, selector)
         exhausted = rows[:, -1] < 0
+        is_doubtful = may_lack_equals(coarse, rows >= 0 if live is None else (rows >= 0) & live[rows], wanted)
+        is_doubtful &= wanted > 0 and fetch < self.n_rows
         if len(self._always):
             others = np.where(np.isin(rows, self._always), -1, rows)
             rows = np.concatenate([others, np.broadcast_to(self._always, (len(rows), len(self._always)))], axis=1)
@@ -246,7 +257,7 @@ class TokenAnn:
         lacking = (found.rows >= 0).sum(axis=1) < wanted
         nlist = self._index.nlist
         for group, more_fetch, more_probes in (
-            (lacking & ~exhausted, fetch * 4, probes),
+            ((lacking | is_doubtful) & ~exhausted, fetch * 4, probes),
             (lacking & exhausted, fetch, probes * 4),
         ):
             chosen = np.flatnonzero(group)
@@ -268,7 +279,10 @@ class TokenAnn:
         for index, query in enumerate(queries):
             valid = rows[index] >= 0
             chosen = rows[index, valid]
-            scores[index, valid] = score_rows(self._sought.vectors(chosen), query)
+            if self._is_decoded:
+                scores[index, valid] = self._sought.inner_products(chosen, query[:, None])[:, 0]
+            else:
+                scores[index, valid] = score_rows(self._sought.vectors(chosen), query)
         if rows.shape[1] < k:
             padding = ((0, 0), (0, k - rows.shape[1]))
             scores = np.pad(scores, padding, constant_values=-np.inf)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.codes import check_scale, dequantise
-from storage.exact import ExactBlock, Found, best_of, empty_found, score_rows
+from storage.exact import ExactBlock, Found, best_of, empty_found, may_lack_equals, score_rows
 
 # From this many queries on, multiplying float32 rows is faster than scanning codes once per query.
 _MULTIPLY_FROM = 16
@@ -92,7 +92,12 @@ class CodeBlock:
         return best_of(found, k)
 
     def _scan(self, queries: NDArray[np.float32], k: int) -> Found:
-        _, positions = self._index.search(queries, min(len(self._rows), k + _SPARE_ROWS))
+        fetch = min(len(self._rows), k + _SPARE_ROWS)
+        while True:
+            coarse, positions = self._index.search(queries, fetch)
+            if fetch == len(self._rows) or not may_lack_equals(coarse, positions >= 0, k).any():
+                break
+            fetch = min(len(self._rows), 4 * fetch)
         scores = np.empty(positions.shape, dtype=np.float32)
         for index, query in enumerate(queries):
             scores[index] = score_rows(self._vectors(positions[index]), query)

@@ -2,7 +2,7 @@
 
 FAISS scans the chosen lists of each segment with codes of a few bits; the best rows of all segments together are then
 scored from what is stored. A query's result depends on nothing but itself: its lists, its rotation and its final scores
-are computed alone, and of rows that share the last score that was fetched either all count or none.
+are computed alone, and of rows that are alike by their codes either all count or none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from storage.exact import Found, RowVectors, empty_found, score_rows
 from storage.filled_index import FilledIndex, Selector
 from storage.quantiser import Quantiser
 
-__all__ = ["CodedPart", "best_lists", "search_coded"]
+__all__ = [
+    "CodedPart",
+    "CodedRows",
+    "best_lists",
+    "coded_rows",
+    "n_fetched",
+    "n_probed",
+    "nearest_of",
+    "search_coded",
+]
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -64,7 +73,7 @@ class CodedPart:
         return (places if self.rows is None else self.rows[places]) + self.first_row
 
     def candidates(self, queries: Float32, fetch: int, lists: Int64, biases: Float32) -> tuple[Float32, Int64]:
-        """Return the best live places by their codes.
+        """Return the best live places by their codes: which of those with the last score is chance.
 
         Args:
             queries: float32 (m, coded_d), rotated.
@@ -75,23 +84,38 @@ class CodedPart:
         Returns:
             Scores float32 (m, n), −inf for what is no candidate; places int64 (m, n).
         """
-        share = self.n_live / max(self.n_rows, 1)
-        if not share:
+        n_live = self.n_live
+        if not n_live:
             return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        selector = None
-        if self.live is not None and share < _SELECT_BELOW:
-            selector = Selector.of(self.live)
-        elif self.live is not None:
-            fetch = math.ceil(1.1 * fetch / share)
-        fetch = min(fetch, self.n_rows)
-        scores, places = self.index.search_lists(queries, fetch, lists, biases, selector)
-        is_candidate = places >= 0
-        if fetch < self.n_rows:
-            # Which of the rows with the last score were fetched is chance: where there may be more, none counts.
-            is_candidate &= ~is_candidate[:, -1:] | (scores > scores[:, -1:])
-        if self.live is not None:
-            is_candidate &= self.live[places]
-        return np.where(is_candidate, scores, np.float32(-np.inf)), places
+        share = n_live / self.n_rows
+        if self.live is None:
+            scores, places = self.index.search_lists(queries, min(fetch, self.n_rows), lists, biases, None)
+            return np.where(places >= 0, scores, np.float32(-np.inf)), places
+        if share >= _SELECT_BELOW:
+            more = min(math.ceil(1.1 * fetch / share), self.n_rows)
+            scores, places = self.index.search_lists(queries, more, lists, biases, None)
+            is_candidate = (places >= 0) & self.live[places]
+            # More were fetched than are wanted: those with the last score are then some of several.
+            is_enough = (is_candidate & (scores > scores[:, -1:])).sum(axis=1) >= fetch
+            if (is_enough | (places[:, -1] < 0) | (more == self.n_rows)).all():
+                return np.where(is_candidate, scores, np.float32(-np.inf)), places
+        scores, places = self.index.search_lists(queries, min(fetch, n_live), lists, biases, Selector.of(self.live))
+        return np.where(places >= 0, scores, np.float32(-np.inf)), places
+
+
+@dataclass(frozen=True)
+class CodedRows:
+    """The best rows of one query by their codes, with what they score exactly.
+
+    Attributes:
+        coarse: float32 (n), scores by the codes.
+        scores: float32 (n), exact inner products.
+        numbers: int64 (n).
+    """
+
+    coarse: Float32
+    scores: Float32
+    numbers: Int64
 
 
 def search_coded(
@@ -112,17 +136,53 @@ def search_coded(
     found = empty_found(len(queries), k)
     n_rows = sum(part.n_rows for part in parts)
     wanted = min(k, sum(part.n_live for part in parts))
-    fetch = min((k + _SPARE_ROWS) * refine, n_rows)
-    nprobe = max(1, min(nprobe, quantiser.nlist))
     asked = np.arange(len(queries))
+    n_more = 0
     while wanted and len(asked):
-        some = _search(quantiser, parts, queries[asked], k, fetch, nprobe)
-        found.scores[asked], found.rows[asked] = some.scores, some.rows
-        if fetch >= n_rows and nprobe >= quantiser.nlist:
+        fetch, probes = n_fetched(k, refine, n_more), n_probed(quantiser, nprobe, n_more)
+        is_lacking = []
+        for number, rows in zip(
+            asked.tolist(), coded_rows(quantiser, parts, queries[asked], fetch, probes), strict=True
+        ):
+            best = nearest_of(rows.coarse, rows.scores, rows.numbers, fetch, k)
+            found.scores[number, : len(best)] = rows.scores[best]
+            found.rows[number, : len(best)] = rows.numbers[best]
+            is_lacking.append(len(best) < wanted)
+        if fetch >= n_rows and probes >= quantiser.nlist:
             break
-        asked = asked[(some.rows >= 0).sum(axis=1) < wanted]
-        fetch, nprobe = min(4 * fetch, n_rows), min(4 * nprobe, quantiser.nlist)
+        asked = asked[np.array(is_lacking)]
+        n_more += 1
     return found
+
+
+def n_fetched(k: int, refine: int, n_more: int) -> int:
+    """Return how many rows are fetched by their codes for k that are wanted, at a search repeated so often."""
+    return (k + _SPARE_ROWS) * refine << 2 * n_more
+
+
+def n_probed(quantiser: Quantiser, nprobe: int, n_more: int) -> int:
+    """Return how many lists are looked into at a search repeated so often."""
+    return max(1, min(nprobe << 2 * n_more, quantiser.nlist))
+
+
+def nearest_of(coarse: Float32, scores: Float32, numbers: Int64, fetch: int, k: int) -> Int64:
+    """Return the positions of the k best rows by score among those that are fetched by their codes, best first.
+
+    Of rows as good by their codes as the first that is left out none counts: so what is found depends neither on the
+    order of rows nor on how they are dealt out to segments and shards.
+
+    Args:
+        coarse: float32 (n), scores by the codes, at least those of the `fetch` + 1 best of all rows.
+        scores: float32 (n), exact ones.
+        numbers: int64 (n); of equal scores the lower number comes first.
+        fetch: How many are fetched.
+        k: How many are wanted.
+    """
+    kept = np.arange(len(coarse), dtype=np.int64)
+    if len(coarse) > fetch:
+        kept = np.flatnonzero(coarse > np.partition(coarse, len(coarse) - fetch - 1)[len(coarse) - fetch - 1])
+    best: Int64 = kept[np.lexsort((numbers[kept], -scores[kept]))[:k]]
+    return best
 
 
 def best_lists(quantiser: Quantiser, queries: Float32, nprobe: int) -> tuple[Int64, Float32]:
@@ -153,30 +213,37 @@ def best_lists(quantiser: Quantiser, queries: Float32, nprobe: int) -> tuple[Int
     return lists, scores
 
 
-def _search(
-    quantiser: Quantiser, parts: Sequence[CodedPart], queries: Float32, k: int, fetch: int, nprobe: int
-) -> Found:
+def coded_rows(
+    quantiser: Quantiser, parts: Sequence[CodedPart], queries: Float32, fetch: int, nprobe: int
+) -> list[CodedRows]:
+    """Return for each query the `fetch` + 1 best live rows of all parts by their codes, and those as good as the last.
+
+    Arguments as of `search_coded`.
+    """
     lists, biases = best_lists(quantiser, queries, nprobe)
     # One by one: a product with many queries rounds differently.
     rotated = np.stack([quantiser.rotated(query[None])[0] for query in queries])
-    candidates = [part.candidates(rotated, fetch, lists, biases) for part in parts]
-    found = empty_found(len(queries), k)
+    candidates = [part.candidates(rotated, fetch + 1, lists, biases) for part in parts]
+    found = []
     for index, query in enumerate(queries):
-        scores = np.concatenate([part_scores[index] for part_scores, _ in candidates])
+        coarse = np.concatenate([np.empty(0, np.float32), *(part_scores[index] for part_scores, _ in candidates)])
         numbers = np.concatenate(
-            [part.numbers(places[index]) for part, (_, places) in zip(parts, candidates, strict=True)]
+            [
+                np.empty(0, np.int64),
+                *(part.numbers(places[index]) for part, (_, places) in zip(parts, candidates, strict=True)),
+            ]
         )
         owners = np.repeat(np.arange(len(parts)), [part_scores.shape[1] for part_scores, _ in candidates])
-        places = np.concatenate([part_places[index] for _, part_places in candidates])
-        best = np.lexsort((numbers, -scores))[:fetch]
-        best = best[np.isfinite(scores[best])]
+        places = np.concatenate([np.empty(0, np.int64), *(part_places[index] for _, part_places in candidates)])
+        is_kept = np.isfinite(coarse)
+        if len(coarse) > fetch + 1:
+            is_kept &= coarse >= np.partition(coarse, len(coarse) - fetch - 1)[len(coarse) - fetch - 1]
+        best = np.flatnonzero(is_kept)
         exact = np.empty(len(best), dtype=np.float32)
         for owner in np.unique(owners[best]).tolist():
             mine = owners[best] == owner
             exact[mine] = _scored(parts[owner].sought, places[best[mine]], query)
-        order = np.lexsort((numbers[best], -exact))[:k]
-        found.scores[index, : len(order)] = exact[order]
-        found.rows[index, : len(order)] = numbers[best[order]]
+        found.append(CodedRows(coarse[best], exact, numbers[best]))
     return found
 
 

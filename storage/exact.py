@@ -18,6 +18,8 @@ from storage.errors import InvalidOptionError, UsageError
 
 # Rounding of a float32 inner product of a few hundred terms, relative to the norms, with room to spare.
 _ROUNDING = 1e-5
+# Scores that differ by less, relative to the best one, may be of equal rows.
+_ALIKE = 1e-4
 _CHUNK_ROWS = 1 << 14
 
 
@@ -59,10 +61,13 @@ class ExactBlock:
     Attributes:
         vectors: float32 (n, d).
         rows: int64 (n), rising: the number each vector is known by.
+        source: What gives the scores of rows, where vectors are decoded and depend a little on what is decoded with
+            them; None: the vectors do.
     """
 
     vectors: NDArray[np.float32]
     rows: NDArray[np.int64]
+    source: RowVectors | None = None
 
     @cached_property
     def largest_norm(self) -> float:
@@ -85,7 +90,10 @@ class ExactBlock:
                 candidates = np.flatnonzero(products[index] >= bound)
             else:
                 candidates = np.arange(n)
-            exact = score_rows(self.vectors[candidates], query)
+            if self.source is None:
+                exact = score_rows(self.vectors[candidates], query)
+            else:
+                exact = self.source.inner_products(self.rows[candidates], query[:, None])[:, 0]
             # Candidates rise, so a stable sort leaves the lower of equal rows first.
             best = np.argsort(-exact, kind="stable")[:k]
             scores[index, : len(best)] = exact[best]
@@ -102,12 +110,11 @@ def score_rows(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDAr
 def multiply_rows(vectors: NDArray[np.float32], targets: NDArray[np.float32], out: NDArray[np.float32]) -> None:
     """Write the inner products of rows float32 (n, d) with targets float32 (t, d) to `out`, float32 (t, n).
 
-    With a single target equal rows get equal products, each being summed in the same order.
+    Each is summed in the same order, so that a row's products do not depend on the rows beside it: those of a matrix
+    product do (and for the two targets of a query it takes more than twice as long).
     """
-    if len(targets) == 1:
-        np.einsum("nd,d->n", vectors, targets[0], out=out[0])
-    else:
-        np.matmul(targets, vectors.T, out=out)
+    for target, products in zip(targets, out, strict=True):
+        np.einsum("nd,d->n", vectors, target, out=products)
 
 
 def search_rows(
@@ -116,6 +123,7 @@ def search_rows(
     k: int,
     *,
     live: NDArray[np.bool_] | None = None,
+    is_decoded: bool = False,
 ) -> Found:
     """Search all rows of the source exactly, in bounded memory, for the k best of each query.
 
@@ -124,13 +132,36 @@ def search_rows(
         queries: float32 (m, d).
         k: How many.
         live: bool (n), which rows may be returned; None allows all.
+        is_decoded: Whether the vectors are decoded.
     """
     found = empty_found(len(queries), k)
     all_rows = np.arange(source.n_rows) if live is None else np.flatnonzero(live)
     for start in range(0, len(all_rows), _CHUNK_ROWS):
         rows = all_rows[start : start + _CHUNK_ROWS]
-        found = best_of([found, ExactBlock(source.vectors(rows), rows).search(queries, k)], k)
+        block = ExactBlock(source.vectors(rows), rows, source if is_decoded else None)
+        found = best_of([found, block.search(queries, k)], k)
     return found
+
+
+def may_lack_equals(scores: NDArray[np.float32], is_live: NDArray[np.bool_], k: int) -> NDArray[np.bool_]:
+    """Return for which queries a row that was not fetched may be as good as the last of the k best, bool (m).
+
+    FAISS gives any of several rows with the same score. Where the last row fetched is about as good as the k-th best,
+    others are too, and more have to be fetched before the lowest of them can be told.
+
+    Args:
+        scores: float32 (m, n), FAISS's scores of the rows fetched, falling.
+        is_live: bool (m, n), which of the rows count.
+        k: How many are wanted.
+    """
+    counts = np.cumsum(is_live, axis=1)
+    has_enough = counts[:, -1] >= k
+    at = np.argmax(counts >= k, axis=1)
+    # FAISS fills up with the least float32 number, from which nothing could be taken away.
+    wanted = np.take_along_axis(scores, at[:, None], axis=1)[:, 0].astype(np.float64)
+    margins = _ALIKE * np.maximum(np.abs(scores[:, 0]), np.abs(wanted))
+    doubtful: NDArray[np.bool_] = has_enough & (scores[:, -1] >= wanted - margins)
+    return doubtful
 
 
 def best_of(parts: Sequence[Found], k: int) -> Found:

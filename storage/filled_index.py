@@ -90,8 +90,10 @@ class FilledIndex:
         _fill(index, order, starts, lambda rows: np.ascontiguousarray(coded.codes[rows]), add=add)
         return cls(index, quantiser.nlist, quantizer, quantiser)
 
-    def search(self, queries: NDArray[np.float32], k: int, nprobe: int, selector: Selector | None) -> NDArray[np.int64]:
-        """Search with FAISS and return rows int64 (m, k), −1 where there are fewer."""
+    def search(
+        self, queries: NDArray[np.float32], k: int, nprobe: int, selector: Selector | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Search with FAISS; return its scores, falling, and rows, −1 where there are fewer, both (m, k)."""
         if self.quantiser is not None:
             queries = np.ascontiguousarray(self.quantiser.rotated(queries))
         if self.gpu is not None and selector is None and self.gpu.can(k, nprobe):
@@ -100,8 +102,8 @@ class FilledIndex:
         parameters = faiss.SearchParametersIVF(  # type: ignore[call-arg]
             nprobe=nprobe, sel=None if selector is None else selector.selector
         )
-        _, rows = self.index.search(queries, k, params=parameters)
-        return np.asarray(rows, dtype=np.int64)
+        scores, rows = self.index.search(queries, k, params=parameters)
+        return np.asarray(scores, dtype=np.float32), np.asarray(rows, dtype=np.int64)
 
     def search_lists(
         self,

@@ -78,9 +78,11 @@ class GpuIndex:
         """Return whether a search with these numbers can run there."""
         return k <= _MAX_K and nprobe <= _MAX_PROBES
 
-    def search(self, queries: NDArray[np.float32], k: int, nprobe: int) -> NDArray[np.int64]:
-        """Return the rows int64 (m, k) of the best vectors, −1 where there are fewer."""
+    def search(
+        self, queries: NDArray[np.float32], k: int, nprobe: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the scores, falling, and the rows of the best vectors, −1 where there are fewer, both (m, k)."""
         with self._lock:
             parameters = faiss.SearchParametersIVF(nprobe=nprobe)  # type: ignore[call-arg]
-            _, rows = self._index.search(queries, k, params=parameters)
-        return np.asarray(rows, dtype=np.int64)
+            scores, rows = self._index.search(queries, k, params=parameters)
+        return np.asarray(scores, dtype=np.float32), np.asarray(rows, dtype=np.int64)

@@ -6,9 +6,10 @@ in each of its passages.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,13 +18,14 @@ from numpy.typing import NDArray
 
 from storage.errors import InvalidOptionError, UsageError
 from storage.stored_array import Stored
-from storage.terms import is_title_term, term_hash, terms_of, title_terms
+from storage.terms import term_hash, terms_of, title_terms
 
 __all__ = [
     "Bm25Options",
     "LexicalView",
     "Postings",
     "build_postings",
+    "checked_terms",
     "merge_postings",
     "term_weights",
     "terms_of",
@@ -44,6 +46,7 @@ class Postings:
         posting_passages: uint32, passage indices, rising within a term.
         posting_counts: uint8, how often the term occurs there; 255 stands for "255 or more".
         passage_lengths: uint32 (p), terms per passage, title included.
+        document_frequencies: uint32 (t), documents that have each term; None where it was not counted.
     """
 
     terms: NDArray[np.uint64]
@@ -51,6 +54,7 @@ class Postings:
     posting_passages: Stored[np.uint32]
     posting_counts: Stored[np.uint8]
     passage_lengths: NDArray[np.uint32]
+    document_frequencies: NDArray[np.uint32] | None = None
 
     @property
     def n_passages(self) -> int:
@@ -155,38 +159,64 @@ def term_weights(text: str) -> dict[str, float]:
 class LexicalView:
     """BM25 over the passages of several postings, numbered through; immutable and safe to share between threads.
 
-    `idf` and the average length come from all passages given, dead ones included until they are compacted away
-    (Lucene's rule too).
+    What is rare and what is long is said by whoever asks (`storage.live_words`): in a part of a generation alike in
+    all of it.
     """
 
     def __init__(self, parts: Sequence[Postings], options: Bm25Options | None = None) -> None:
         self.options = options or Bm25Options()
         self.n_passages = sum(part.n_passages for part in parts)
-        total = sum(int(part.passage_lengths.sum(dtype=np.int64)) for part in parts)
-        self.average_length = total / self.n_passages if self.n_passages else 0.0
         self._parts = _grouped(parts)
+        self._norms: tuple[float, list[NDArray[np.float32]]] = (-1.0, [])
 
-    def scores(self, weights: Mapping[str, float] | str) -> NDArray[np.float32]:
+    @cached_property
+    def passage_lengths(self) -> NDArray[np.int64]:
+        """How many terms each passage has, int64 (n_passages)."""
+        return np.concatenate([np.empty(0, np.int64), *(part.passage_lengths for part in self._parts)]).astype(np.int64)
+
+    def frequencies(self, hashes: NDArray[np.uint64], dead: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many passages have each term, int64 (t).
+
+        Args:
+            hashes: uint64 (t), of terms.
+            dead: int64, rising: passages that do not count.
+        """
+        found = np.zeros(len(hashes), dtype=np.int64)
+        first = 0
+        for part in self._parts:
+            starts, ends = _slices_of(part, hashes)
+            found += ends - starts
+            own = dead[np.searchsorted(dead, first) : np.searchsorted(dead, first + part.n_passages)] - first
+            first += part.n_passages
+            if len(own):
+                gone = [len(each) for each in _dead_postings(part, starts, ends, own)]
+                found -= np.array(gone, dtype=np.int64)
+        return found
+
+    def scores(
+        self,
+        hashes: NDArray[np.uint64],
+        is_title: NDArray[np.bool_],
+        factors: NDArray[np.float32],
+        average_length: float,
+    ) -> NDArray[np.float32]:
         """Return the passages' scores float32 (n_passages), 0 where no term occurs.
 
         Args:
-            weights: The query's terms with their weights (see `terms_of`), or a text (see `term_weights`).
+            hashes: uint64 (t), of terms.
+            is_title: bool (t), terms of which it does not count how often they occur.
+            factors: float32 (t), weight times idf of each.
+            average_length: Of passages, in terms.
         """
-        weights, hashes = _checked(weights)
         scores = np.zeros(self.n_passages, dtype=np.float32)
         if not len(hashes) or not self.n_passages:
             return scores
-        slices = [_slices_of(part, hashes) for part in self._parts]
-        frequencies = np.sum([ends - starts for starts, ends in slices], axis=0)
-        n = self.n_passages
-        idf = np.log1p((n - frequencies + 0.5) / (frequencies + 0.5))
-        factors = (idf * np.array(list(weights.values()))).astype(np.float32)
-        of_titles = [is_title_term(term) for term in weights]
         first = 0
-        for part, norms, (starts, ends) in zip(self._parts, self._length_norms, slices, strict=True):
+        for part, norms in zip(self._parts, self._length_norms(average_length), strict=True):
+            starts, ends = _slices_of(part, hashes)
             part_scores = scores[first : first + part.n_passages]
             first += part.n_passages
-            for factor, of_title, start, end in zip(factors, of_titles, starts.tolist(), ends.tolist(), strict=True):
+            for factor, of_title, start, end in zip(factors, is_title, starts.tolist(), ends.tolist(), strict=True):
                 if start == end:
                     continue
                 if of_title:
@@ -213,28 +243,51 @@ class LexicalView:
             first += part.n_passages
         return np.concatenate(found)
 
+    def document_frequencies(
+        self, hashes: NDArray[np.uint64], document_numbers: NDArray[np.int64], dead: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return how many documents have each term, int64 (t).
+
+        Args:
+            hashes: uint64 (t), of terms.
+            document_numbers: int64 (n_passages), the document of each passage, numbered from 0 and rising.
+            dead: int64, rising: passages that do not count, all or none of each document's.
+        """
+        found = np.zeros(len(hashes), dtype=np.int64)
+        first = 0
+        for part in self._parts:
+            numbers = document_numbers[first : first + part.n_passages]
+            own = dead[np.searchsorted(dead, first) : np.searchsorted(dead, first + part.n_passages)] - first
+            first += part.n_passages
+            places, starts, ends = _places_of(part, hashes)
+            if part.document_frequencies is not None and len(part.terms):
+                found += np.where(starts < ends, part.document_frequencies[places], 0)
+            dead_ones = _dead_postings(part, starts, ends, own) if len(own) else itertools.repeat(own)
+            for number, (start, end, gone) in enumerate(zip(starts.tolist(), ends.tolist(), dead_ones, strict=False)):
+                if part.document_frequencies is None and start < end:
+                    found[number] += _n_distinct(numbers[part.posting_passages[start:end].astype(np.intp)])
+                if len(gone):
+                    found[number] -= _n_distinct(numbers[gone])
+        return found
+
     def document_scores(
-        self, weights: Mapping[str, float] | str, document_numbers: NDArray[np.int64]
+        self,
+        hashes: NDArray[np.uint64],
+        factors: NDArray[np.float32],
+        norms: NDArray[np.float32],
+        document_numbers: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Return the documents' scores float32 (n_documents), each document's passages taken as one text.
 
-        A document's own score says what a long text is about where no passage of it does: a talk that touches many
-        parts of one page, a relation told a paragraph after the subject.
-
         Args:
-            weights: As in `scores`.
+            hashes: uint64 (t), of terms.
+            factors: float32 (t), weight times idf of each.
+            norms: float32 (n_documents), what its length adds to the denominator.
             document_numbers: int64 (n_passages), the document of each passage, numbered from 0 and rising.
         """
-        weights, hashes = _checked(weights)
-        n = int(document_numbers[-1]) + 1 if len(document_numbers) else 0
-        scores = np.zeros(n, dtype=np.float32)
-        if not len(hashes) or not n:
-            return scores
-        lengths = np.bincount(document_numbers, weights=self._passage_lengths, minlength=n)
-        k1, b = self.options.k1, self.options.b
-        norms = (k1 * (1 - b) + k1 * b * lengths / max(float(lengths.mean()), 1e-9)).astype(np.float32)
+        scores = np.zeros(len(norms), dtype=np.float32)
         slices = [_slices_of(part, hashes) for part in self._parts]
-        for number, weight in enumerate(weights.values()):
+        for number, factor in enumerate(factors):
             found = []
             first = 0
             for part, (starts, ends) in zip(self._parts, slices, strict=True):
@@ -251,26 +304,52 @@ class LexicalView:
             begins = np.flatnonzero(np.append(True, documents[1:] != documents[:-1]))
             documents = documents[begins]
             frequencies = np.add.reduceat(counts.astype(np.float32), begins)
-            idf = math.log1p((n - len(documents) + 0.5) / (len(documents) + 0.5))
-            scores[documents] += np.float32(idf * weight) * frequencies / (frequencies + norms[documents])
+            scores[documents] += factor * frequencies / (frequencies + norms[documents])
         return scores
 
-    @cached_property
-    def _passage_lengths(self) -> NDArray[np.float64]:
-        return np.concatenate([np.empty(0), *(part.passage_lengths for part in self._parts)])
+    def _length_norms(self, average_length: float) -> list[NDArray[np.float32]]:
+        known, norms = self._norms
+        if known != average_length:
+            k1, b = self.options.k1, self.options.b
+            norms = [
+                (k1 * (1 - b) + (k1 * b / max(average_length, 1e-9)) * part.passage_lengths.astype(np.float32)).astype(
+                    np.float32
+                )
+                for part in self._parts
+            ]
+            self._norms = average_length, norms
+        return norms
 
-    @cached_property
-    def _length_norms(self) -> list[NDArray[np.float32]]:
-        k1, b = self.options.k1, self.options.b
-        average = max(self.average_length, 1e-9)
-        return [
-            (k1 * (1 - b) + (k1 * b / average) * part.passage_lengths.astype(np.float32)).astype(np.float32)
-            for part in self._parts
-        ]
+
+def _dead_postings(
+    part: Postings, starts: NDArray[np.int64], ends: NDArray[np.int64], dead: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    """Yield for each term which of a part's dead passages, int64, rising, have it."""
+    mask: NDArray[np.bool_] | None = None
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        passages = part.posting_passages[start:end]
+        if not len(passages):
+            yield dead[:0]
+        elif 16 * len(dead) < end - start:  # looking for each is faster than looking at each
+            at = np.minimum(np.searchsorted(passages, dead), end - start - 1)
+            yield dead[passages[at] == dead]
+        else:
+            if mask is None:
+                mask = np.zeros(part.n_passages, dtype=np.bool_)
+                mask[dead] = True
+            yield passages[mask[passages.astype(np.intp)]].astype(np.int64)
 
 
-def _checked(weights: Mapping[str, float] | str) -> tuple[Mapping[str, float], NDArray[np.uint64]]:
-    """Return the terms with their weights, and the terms' hashes uint64; UsageError for a weight that is no number."""
+def _n_distinct(rising: NDArray[np.int64]) -> int:
+    return int(np.count_nonzero(rising[1:] != rising[:-1])) + min(len(rising), 1)
+
+
+def checked_terms(weights: Mapping[str, float] | str) -> tuple[Mapping[str, float], NDArray[np.uint64]]:
+    """Return the terms of a text, or weighted ones, with their weights, and the terms' hashes uint64 (t).
+
+    Raises:
+        UsageError: A weight is no number.
+    """
     if isinstance(weights, str):
         weights = term_weights(weights)
     bad = next((term for term, weight in weights.items() if not math.isfinite(weight)), None)
@@ -280,13 +359,21 @@ def _checked(weights: Mapping[str, float] | str) -> tuple[Mapping[str, float], N
 
 
 def _slices_of(part: Postings, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    _, starts, ends = _places_of(part, hashes)
+    return starts, ends
+
+
+def _places_of(
+    part: Postings, hashes: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return each term's number in a part, and where its postings start and end: at the same place without any."""
     where = np.searchsorted(part.terms, hashes)
     found = where < len(part.terms)
     found[found] = part.terms[where[found]] == hashes[found]
     where = np.where(found, where, 0)
     starts = np.where(found, part.posting_starts[where], 0)
     ends = np.where(found, part.posting_starts[np.minimum(where + 1, len(part.terms))], 0)
-    return starts, ends
+    return where, starts, ends
 
 
 def _keep_passages(part: Postings, mask: NDArray[np.bool_]) -> Postings:

@@ -144,7 +144,9 @@ class Quantiser:
             block = slice(start, start + _PRODUCT_ROWS)
             multiply_rows(self._dequantised(codes[block]), turned, products[:, block])
         lists, places = np.unique(list_numbers, return_inverse=True)
-        products += (targets.T @ self.centroids[lists].T)[:, places]
+        of_lists = np.empty((len(turned), len(lists)), dtype=np.float32)
+        multiply_rows(self.centroids[lists], np.ascontiguousarray(targets.T), of_lists)
+        products += of_lists[:, places]
         return products.T
 
     def _dequantised(self, codes: NDArray[np.uint8]) -> Float32:

@@ -19,8 +19,8 @@ from sqlalchemy import Connection, select
 
 from storage import schema
 from storage.acknowledged import read_acknowledged
-from storage.alias_look_up import list_aliases, match_names
-from storage.alias_records import AliasMatch, AliasRecord, AliasSource
+from storage.alias_look_up import list_aliases, match_names, spellings_of
+from storage.alias_records import AliasMatch, AliasRecord, AliasSource, Spelling
 from storage.alias_rows import alias_table_exists, has_alias
 from storage.catalog import (
     SegmentRow,
@@ -285,6 +285,15 @@ class KBReader(RecordReader):
             if self._seen is not None:
                 self._seen = (-1, self._seen[1])  # no data_version is negative: the next snapshot() composes anew
 
+    def passing(self, where: str) -> NDArray[np.int64]:
+        """Return the ids of the documents of the newest commit that pass a filter, int64 (n).
+
+        Raises:
+            InvalidOptionError: The filter cannot be read, or does not fit the documents' fields.
+        """
+        with translated(self.path), self._engine.connect() as connection:
+            return matching_documents(connection, where)
+
     # -- records
 
     def passages_with_documents(
@@ -306,8 +315,15 @@ class KBReader(RecordReader):
             documents |= new_documents
         return passages, documents
 
-    def known_names(self, names: Collection[str]) -> frozenset[str]:
-        """Return those that are a live document's title, its qualifier aside, or alias, letter for letter."""
+    def known_names(self, names: Collection[str], *, without: Collection[int] = ()) -> frozenset[str]:
+        """Return those that are a live document's title, its qualifier aside, or alias, letter for letter.
+
+        Args:
+            names: The names.
+            without: Ids of documents whose names do not count.
+        """
+        if without:
+            return super().known_names(names, without=without)
         return self._records.known_names(self._data_version, names, super().known_names)
 
     # -- names
@@ -329,6 +345,21 @@ class KBReader(RecordReader):
             return [[] for _ in names]
         with translated(self.path), self._engine.connect() as connection:
             return match_names(connection, names, limit=limit)
+
+    def spellings(
+        self, names: Sequence[str], *, limit: int = MAX_MATCHES, without: Collection[int] = ()
+    ) -> list[Spelling]:
+        """Return what is stored under each spelling of the names, whatever its case and accents; see `alias_matches`.
+
+        Args:
+            names: The names.
+            limit: How many rows are read of a spelling that has more.
+            without: Ids of documents whose names do not count.
+        """
+        if not names or not self._any_alias():
+            return []
+        with translated(self.path), self._engine.connect() as connection:
+            return spellings_of(connection, names, limit=limit, without=without)
 
     def list_aliases(
         self,

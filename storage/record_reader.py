@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, func, select, text
 
 from storage import schema
-from storage.alias_records import DocumentNames
+from storage.alias_records import AliasUse, DocumentNames
 from storage.alias_rows import alias_table_exists
 from storage.catalog import document_record, live_document_rows, live_ids_of, op_ids_beginning, passage_record
 from storage.database import translated
@@ -23,7 +23,7 @@ from storage.document_listing import DocumentPage, FieldChoice, field_choices, p
 from storage.errors import InvalidOptionError, UnknownDocumentError
 from storage.field_rows import FieldType, field_texts, known_fields
 from storage.information import KBInfo, gather_info
-from storage.known_names import known_names
+from storage.known_names import known_names, known_titles
 from storage.links import linking_documents, names_of_documents
 from storage.records import DocumentRecord, PassageRecord
 from storage.where_sql import matching_documents, where_clause
@@ -74,6 +74,14 @@ class RecordReader:
             if not alias_table_exists(connection):
                 return []
             return [row[0] for row in connection.exec_driver_sql(statement, (document_id, limit))]
+
+    def alias_uses(self, document_id: int) -> list[tuple[str, AliasUse]]:
+        """Return the aliases of a document, each with its row; unlike records not checked."""
+        statement = "SELECT alias, document_id, source, uses, prior FROM aliases WHERE document_id = ?"
+        with translated(self.path), self._engine.connect() as connection:
+            if not alias_table_exists(connection):
+                return []
+            return [(row[0], AliasUse(*row[1:])) for row in connection.exec_driver_sql(statement, (document_id,))]
 
     def titles(self, document_ids: Collection[int] | NDArray[np.int64]) -> dict[int, str]:
         """Return the titles of documents by id, for looking at many: unlike records they are not checked."""
@@ -130,10 +138,20 @@ class RecordReader:
             found = [passage_record(row) for row in connection.execute(statement).mappings()]
         return {of_document[passage.document_id]: passage.text for passage in found}
 
-    def known_names(self, names: Collection[str]) -> frozenset[str]:
-        """Return those that are a live document's title, its qualifier aside, or alias, letter for letter."""
+    def known_names(self, names: Collection[str], *, without: Collection[int] = ()) -> frozenset[str]:
+        """Return those that are a live document's title, its qualifier aside, or alias, letter for letter.
+
+        Args:
+            names: The names.
+            without: Ids of documents whose names do not count.
+        """
         with translated(self.path), self._engine.connect() as connection:
-            return known_names(connection, names)
+            return known_names(connection, names, without=without)
+
+    def known_titles(self, names: Collection[str], *, without: Collection[int] = ()) -> frozenset[str]:
+        """Return those that are a live document's title, its qualifier aside; arguments as of `known_names`."""
+        with translated(self.path), self._engine.connect() as connection:
+            return known_titles(connection, names, without=without)
 
     def document_names(self, document_id: int) -> DocumentNames:
         """Return the aliases that a document was given, and its links, as they can be given again."""

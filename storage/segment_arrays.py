@@ -242,13 +242,14 @@ class SegmentArrays:
 
     @property
     def postings(self) -> Postings:
-        """The five lexical arrays, as `storage.postings` wants them."""
+        """The lexical arrays, as `storage.postings` wants them."""
         return Postings(
             terms=self.terms,
             posting_starts=self.posting_starts,
             posting_passages=self.posting_passages,
             posting_counts=self.posting_counts,
             passage_lengths=self.passage_lengths,
+            document_frequencies=self.document_frequencies,
         )
 
 

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from storage.ann import AnnKind, TokenAnn
 from storage.code_block import CodeBlock
-from storage.coded_search import search_coded
+from storage.coded_search import CodedRows, coded_rows, n_fetched, n_probed, search_coded
 from storage.codes import dequantise, quantise
 from storage.errors import CorruptError, UsageError
 from storage.exact import Found, best_of, check_queries, empty_found
+from storage.live_words import LiveWords
 from storage.liveness import Liveness
 from storage.postings import Bm25Options, LexicalView
 from storage.segment import Segment
@@ -31,8 +32,8 @@ from storage.stored_array import Stored
 
 # Rows of small segments copied together for one scan; more than that are scanned where they lie.
 _MAX_BLOCK_ROWS = 500_000
-# Up to so many live rows every one is looked at: about what an index of millions reads for a query.
-_SCANNED_ROWS = 30_000
+SCANNED_ROWS = 30_000
+"""Up to so many rows that pass a filter every one is looked at: about what an index of millions reads for a query."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,23 @@ class LoadedSegment:
     segment: Segment
     token_ann: TokenAnn
     passage_ann: TokenAnn
+
+
+@dataclass(frozen=True)
+class CodedTokens:
+    """What a part of a search gives that seeks tokens by their codes.
+
+    Attributes:
+        rows: Of each query the best live rows, one more than are fetched and those as good as the last.
+        n_fetched: How many rows of all parts are fetched.
+        n_rows: How many rows can be found here, live or not.
+        is_every_list: Whether all lists were looked into.
+    """
+
+    rows: Sequence[CodedRows]
+    n_fetched: int
+    n_rows: int
+    is_every_list: bool
 
 
 class Snapshot:
@@ -103,12 +121,24 @@ class Snapshot:
         """How many passages can be found."""
         return self._live.n_passages
 
+    @property
+    def n_live_rows(self) -> int:
+        """How many rows can be found, whether or not an index starts from them."""
+        return self._live.n_rows
+
     def restricted_to(self, document_ids: NDArray[np.int64]) -> Snapshot:
         """Return the same snapshot with only these of its live documents to be found; idf stays that of the whole."""
         restricted = copy.copy(self)
-        restricted._lexical, restricted._document_numbers = self._lexical, self._document_numbers
+        restricted.words = self.words  # counted here, if it was not yet, for all restrictions
         restricted._show(self.live_passages & np.isin(self.document_ids, document_ids), scan_few=True)
         return restricted
+
+    def without(self, document_ids: NDArray[np.int64]) -> Snapshot:
+        """Return the same snapshot as if these documents had been deleted: their words do not count any more."""
+        lesser = copy.copy(self)
+        lesser.__dict__.pop("words", None)  # counted anew when it is asked for
+        lesser._show(self.live_passages & ~np.isin(self.document_ids, document_ids), scan_few=False)
+        return lesser
 
     # --- what a row or passage is -----------------------------------------------------------------------------
 
@@ -284,28 +314,79 @@ class Snapshot:
         """
         return self._search("passages", queries, k, nprobe, nprobe_factor, exact)
 
+    def scans_all(self, kind: AnnKind) -> bool:
+        """Return whether every search looks at all rows, or passages, so that parts can be searched one by one."""
+        return all(ann.scans_all for ann in self._anns(kind))
+
+    def coded_tokens(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        nprobe: int | None = None,
+        nprobe_factor: float = 1.0,
+        n_more: int = 0,
+    ) -> CodedTokens | None:
+        """Search the tokens that are best by their codes, for a search of which this is a part.
+
+        Args:
+            queries: float32 (m, d).
+            k: How many rows per query are wanted of all parts.
+            nprobe: As in `search_tokens`.
+            nprobe_factor: As in `search_tokens`.
+            n_more: How often less effort found too little.
+
+        Returns:
+            None where the segments have not one quantiser, so that what is found here says nothing about elsewhere.
+        """
+        anns = self._anns("tokens")
+        quantiser = next((ann.quantiser for ann in anns), None)
+        if quantiser is None or any(ann.quantiser is None or ann.quantiser.name != quantiser.name for ann in anns):
+            return None
+        queries = check_queries(queries, k, d=self.d)
+        masks = self._live.by_segment("tokens")
+        parts = [
+            ann.coded_part(first_row=int(start), live=live)
+            for ann, start, live in zip(anns, self._row_starts, masks, strict=False)
+        ]
+        fetch = n_fetched(k, anns[0].refine, n_more)
+        probes = n_probed(quantiser, anns[0].probes(quantiser.nlist, nprobe, nprobe_factor), n_more)
+        rows = coded_rows(quantiser, parts, queries, fetch, probes)
+        return CodedTokens(rows, fetch, sum(part.n_rows for part in parts), probes >= quantiser.nlist)
+
     def lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
         """Return the BM25 scores float32 (n_passages) of a text or of weighted terms; 0 for dead passages."""
-        return self._live.silence(self._lexical.scores(query))
+        return self.silenced(self.words.own_scores(query))
+
+    def silenced(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the scores float32 (n_passages), set to 0 in place where a passage cannot be found."""
+        return self._live.silence(scores)
 
     def passages_with_term(self, term: str) -> NDArray[np.int64]:
         """Return the live passages that have a term (see `storage.terms`), their indices rising, int64 (n)."""
-        passages = self._lexical.passages_with_term(term)
+        passages = self.words.passages_with_term(term)
         return passages[self.live_passages[passages]]
 
     def document_lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
         """Return the BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
-        scores = self._lexical.document_scores(query, self._document_numbers)
+        return self.of_passages(self.words.own_document_scores(query))
+
+    def of_passages(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return for each passage the score of its document, float32 (n_passages); 0 for dead passages.
+
+        Args:
+            scores: float32 (n_documents), of the documents in order.
+        """
         if not len(scores):
             return np.zeros(self.n_passages, dtype=np.float32)
-        of_passages: NDArray[np.float32] = scores[self._document_numbers]
-        return self._live.silence(of_passages)
+        found: NDArray[np.float32] = scores[self.words.document_numbers]
+        return self.silenced(found)
 
     @cached_property
-    def _document_numbers(self) -> NDArray[np.int64]:
-        """The document of each passage, numbered from 0 in order, int64 (n_passages)."""
-        changes = np.append(False, self.document_ids[1:] != self.document_ids[:-1])[: self.n_passages]
-        return np.cumsum(changes, dtype=np.int64)
+    def words(self) -> LiveWords:
+        """The words of the documents that are not deleted, whether or not a filter lets them pass."""
+        view = LexicalView([loaded.segment.arrays.postings for loaded in self.segments], self._bm25)
+        return LiveWords(view, self.document_ids, self.live_passages)
 
     def _search(
         self,
@@ -359,11 +440,7 @@ class Snapshot:
 
     def _has_few(self, kind: AnnKind) -> bool:
         """Return whether a filter leaves so few rows that looking at each is faster, and sure to find k."""
-        return self._scan_few and self._live.count(kind) <= _SCANNED_ROWS
-
-    @cached_property
-    def _lexical(self) -> LexicalView:
-        return LexicalView([loaded.segment.arrays.postings for loaded in self.segments], self._bm25)
+        return self._scan_few and self._live.count(kind) <= SCANNED_ROWS
 
     def _block(self, kind: AnnKind) -> tuple[frozenset[int], CodeBlock | None]:
         """Return the segments that are searched in one scan of their live rows, and these, copied at the first search.

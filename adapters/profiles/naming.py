@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from adapters.profiles.card import EntityRef
 from adapters.profiles.usual_relations import first_sentence
 from kbengine.search.meanings import LEAST_SHARE, meanings_of
-from kbengine.search.naming import find_names
+from kbengine.search.shards import source_of
+from kbengine.search.term_statistics import count_name
 
 if TYPE_CHECKING:
     from storage.reader import KBReader
@@ -40,8 +41,9 @@ class Meaning:
 
 def meaning_of(reader: KBReader, name: str) -> Meaning:
     """Return which document the name means: by title or alias, else by the user's own id."""
-    snapshot = reader.snapshot()
-    scores = meanings_of(reader, snapshot, name, find_names(reader, [name]), in_text=False)
+    shards = source_of(reader).shards(None)
+    scope = shards.scope(None)
+    scores = meanings_of(shards, scope, count_name(shards, scope, name), name, in_text=False)
     documents = reader.documents(scores.keys())
     ranked = sorted(scores.keys() & documents.keys(), key=lambda each: (-scores[each], documents[each].doc_id))
     found = [documents[each] for each in ranked]

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
 
 from kbengine.corpus.sentences import sentence_spans
 from kbengine.span import Span
 from storage.terms import STOP_WORDS, names_of_title, plain_words
-
-if TYPE_CHECKING:
-    from storage.reader import KBReader
 
 ANSWERING_WORDS = frozenset({"no"})
 """Stop words that answer by themselves all the same."""
@@ -45,7 +42,15 @@ class Place(NamedTuple):
     span: Span
 
 
-def bounded_spans(reader: KBReader, places: Sequence[Place]) -> list[Span | None]:
+class NameLookUp(Protocol):
+    """What knows names: a knowledge base's reader, or all shards of one."""
+
+    def known_names(self, names: Collection[str]) -> frozenset[str]:
+        """Return those that are a live document's title, its qualifier aside, or alias, letter for letter."""
+        ...
+
+
+def bounded_spans(records: NameLookUp, places: Sequence[Place]) -> list[Span | None]:
     """Return the characters of each place that may be shown as a phrase, None where there are none.
 
     Stray punctuation is left out. A phrase that goes on beyond the end of a sentence is cut to the sentence that holds
@@ -55,7 +60,7 @@ def bounded_spans(reader: KBReader, places: Sequence[Place]) -> list[Span | None
     spans = [trimmed_span(place.text, place.span) for place in places]
     trimmed = [Place(place.title, place.text, span) for place, span in zip(places, spans, strict=True)]
     wrong = [i for i, place in enumerate(trimmed) if not may_be_shown(place)]
-    names = names_among(reader, [trimmed[i] for i in wrong])
+    names = names_among(records, [trimmed[i] for i in wrong])
     found: list[Span | None] = list(spans)
     for i, is_name in zip(wrong, names, strict=True):
         if not is_name:
@@ -65,21 +70,29 @@ def bounded_spans(reader: KBReader, places: Sequence[Place]) -> list[Span | None
     return found
 
 
-def names_among(reader: KBReader, places: Sequence[Place]) -> list[bool]:
+def names_among(records: NameLookUp, places: Sequence[Place]) -> list[bool]:
     """Tell of each place whether it is a name: a title or an alias of a live document, letter for letter.
 
     "It" at the start of a sentence is the pronoun, but in the document called so; elsewhere its capital tells. The
     "Java" of "Javanese" is none.
     """
-    whole = [is_of_whole_words(place.text, place.span) for place in places]
-    asked = {
-        _text(place) for place, is_whole in zip(places, whole, strict=True) if is_whole and _is_written_as_name(place)
+    asked = names_asked(places)
+    return are_names(places, records.known_names(asked) if asked else frozenset())
+
+
+def names_asked(places: Sequence[Place]) -> set[str]:
+    """Return the texts of places that are names if a document is called so."""
+    return {
+        _text(place) for place in places if is_of_whole_words(place.text, place.span) and _is_written_as_name(place)
     }
-    known = reader.known_names(asked) if asked else frozenset()
+
+
+def are_names(places: Sequence[Place], known: Collection[str]) -> list[bool]:
+    """Tell of each place whether it is a name, given which of `names_asked` a document is called."""
     return [
-        is_whole
+        is_of_whole_words(place.text, place.span)
         and (_text(place) in names_of_title(place.title) or (_text(place) in known and _is_written_as_name(place)))
-        for place, is_whole in zip(places, whole, strict=True)
+        for place in places
     ]
 
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 FEATURES = (
     "lead",  # of the best document over the next, as a share of its score
@@ -73,19 +72,18 @@ class LexicalGate:
             raise ValueError(f"the gate is not whole ({error!r})") from error
 
 
-def gate_features(documents: Float32, document_ids: Int64) -> Float64 | None:
+def gate_features(best: Float32, n_documents: int) -> Float64 | None:
     """Return the features of a talk, float64 (len(FEATURES),); None where no document has a word of it.
 
     Args:
-        documents: float32 (n_passages,), for each passage the score of its whole document.
-        document_ids: int64 (n_passages,), the document of each; those of a document stand side by side.
+        best: float32, the `BACKGROUND.stop` best scores of whole documents, falling, or all there are.
+        n_documents: how many documents there are; those that are not in `best` score 0.
     """
-    begins = np.flatnonzero(np.append(True, document_ids[1:] != document_ids[:-1])[: len(document_ids)])
-    scores = documents[begins]
-    n = min(BACKGROUND.stop, len(scores))
-    if not n or not scores.max() > 0:
+    n = min(BACKGROUND.stop, n_documents)
+    if not n or not len(best) or not best[0] > 0:
         return None
-    ranked = np.sort(np.partition(scores, len(scores) - n)[len(scores) - n :].astype(np.float64))[::-1]
+    ranked = np.zeros(n, dtype=np.float64)
+    ranked[: len(best)] = best[:n]
     others = ranked[BACKGROUND]
     next_one = ranked[1] if n > 1 else 0.0
     background = others.mean() if len(others) else 0.0

@@ -7,23 +7,20 @@ falls with the logarithm of the document's share where the name has several mean
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbengine.search.naming import Matches
+from kbengine.search.shard_requests import Look, LookRequest, Scope
 from storage.folding import Form, matching_form, spelling
 from storage.terms import name_term, names_of_title
 
 if TYPE_CHECKING:
-    from storage.reader import KBReader
-    from storage.snapshot import Snapshot
+    from kbengine.search.shards import Shards
+    from kbengine.search.term_statistics import TermStatistics
 
-MAX_TITLED = 64
-"""Documents looked at that a name is the title of, with or without a qualifier."""
 FORM_SCORES: Mapping[Form | None, float] = {"exact": 1.0, "case": 0.9, "accent": 0.8, None: 0.6}
 """What a name counts by how it is spelt; None is one that differs in its punctuation ("AC DC" for "AC/DC")."""
 BARE_SHARE = 0.25
@@ -61,10 +58,10 @@ class _Claim:
 
 
 def meanings_of(
-    reader: KBReader,
-    snapshot: Snapshot,
+    shards: Shards,
+    scope: Scope,
+    statistics: TermStatistics,
     name: str,
-    matches: Matches,
     *,
     in_text: bool,
     is_inside: bool = False,
@@ -72,22 +69,22 @@ def meanings_of(
     """Return the scores of the documents that the name can mean, by document id.
 
     Args:
-        reader: of titles and texts.
-        snapshot: what is searched.
+        shards: where texts are looked into.
+        scope: what is searched.
+        statistics: what the shards said about the name.
         name: as it was asked for.
-        matches: its aliases, from `kbengine.search.naming.find_names`.
         in_text: whether the name was taken out of running text, where a lower-case word may be no name at all.
         is_inside: whether it stands inside a sentence, where a capital letter says that it is one.
     """
-    claims = _titled(reader, snapshot, name)
-    found = matches.get(name, ())
+    claims = _titled(statistics, name)
+    found = statistics.matches.get(name, ())
     # A title's own row stands in where the lexical index cannot find the title by this name.
     hidden = {match.document_id for match in found if match.sources == ("title",)} - claims.keys()
-    titles = reader.titles(hidden) if hidden else {}
     for match in found:
         if match.sources == ("title",) and match.document_id not in hidden:
             continue
-        is_whole = match.sources != ("title",) or spelling(titles.get(match.document_id, "")) == match.alias
+        title = statistics.titles.get(match.document_id, "")
+        is_whole = match.sources != ("title",) or spelling(title) == match.alias
         known = claims.get(match.document_id, _Claim(0.0, 0.0, False))
         form = max(known.form, FORM_SCORES[match.form])
         claims[match.document_id] = replace(
@@ -104,28 +101,26 @@ def meanings_of(
     if not in_text or len(name.split()) != 1:
         return scores
     if name.islower():
-        small = _writing_it_small(reader, snapshot, list(scores), name)
+        small = _writing_it_small(shards, scope, statistics, list(scores), name)
         for document_id in scores.keys() - small:
             scores[document_id] *= COMMON_WORD_SCORE
     elif is_inside and name.istitle() and len(scores) > 1:
-        small = _writing_it_small(reader, snapshot, list(scores), name.lower())
+        small = _writing_it_small(shards, scope, statistics, list(scores), name.lower())
         if small < scores.keys():
             for document_id in small:
                 scores[document_id] *= COMMON_MEANING_SCORE
     return scores
 
 
-def _titled(reader: KBReader, snapshot: Snapshot, name: str) -> dict[int, _Claim]:
+def _titled(statistics: TermStatistics, name: str) -> dict[int, _Claim]:
     """Return the documents with the name as their title."""
     term = name_term(name)
-    if term == name_term(""):
-        return {}
-    ids = np.unique(snapshot.document_ids[snapshot.passages_with_term(term)])[:MAX_TITLED]
-    if not len(ids):
-        return {}
     whole: dict[int, _Claim] = {}
     bare: dict[int, _Claim] = {}
-    for document_id, title in reader.titles(ids).items():
+    for document_id in statistics.titled.get(name, ()):
+        title = statistics.titles.get(document_id)
+        if title is None:
+            continue
         spellings = names_of_title(title)
         if name_term(spellings[0]) == term:
             whole[document_id] = _Claim(1.0, FORM_SCORES[matching_form(name, spellings[0])], True)
@@ -137,11 +132,23 @@ def _titled(reader: KBReader, snapshot: Snapshot, name: str) -> dict[int, _Claim
     return whole | {document_id: replace(claim, share=shared) for document_id, claim in bare.items()}
 
 
-def _writing_it_small(reader: KBReader, snapshot: Snapshot, document_ids: Sequence[int], name: str) -> set[int]:
+def _writing_it_small(
+    shards: Shards, scope: Scope, statistics: TermStatistics, document_ids: Sequence[int], name: str
+) -> set[int]:
     """Return the documents that write the word in lower case as the text does, not always with a capital letter."""
-    owners: dict[int, int] = {}
+    owners: list[list[int]] = [[] for _ in shards.members]
+    passages: list[list[int]] = [[] for _ in shards.members]
     for document_id in document_ids:
-        passages = snapshot.passages_of_document(document_id)[:OWN_PASSAGES]
-        owners |= dict.fromkeys(snapshot.passage_ids[passages.start : passages.stop].tolist(), document_id)
-    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-    return {owners[passage_id] for passage_id, text in reader.passage_texts(list(owners)).items() if word.search(text)}
+        place = statistics.places.get(document_id)
+        if place is not None:
+            own = range(place.first, place.stop)[:OWN_PASSAGES]
+            owners[place.shard] += [document_id] * len(own)
+            passages[place.shard] += own
+    looks = [Look(name, False, np.array(each, dtype=np.int64)) for each in passages]
+    answers = shards.each(lambda number, shard: shard.look(LookRequest(scope, (looks[number],))))
+    return {
+        owner
+        for own, answer in zip(owners, answers, strict=True)
+        for owner, is_said in zip(own, answer.is_said[0].tolist(), strict=True)
+        if is_said
+    }

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.search.aggregation import ScoredPhrases
-from kbengine.search.lexical import LexicalSignal
-from kbengine.search.name_signal import NameSignal
 from kbengine.search.query import Query, Unit
 from kbengine.search.results import Hit, with_reader_part
+from kbengine.search.shard_requests import LexicalQuery, NameScores
 from kbengine.search.strategies import Plan
-
-if TYPE_CHECKING:
-    from storage.sparse_scores import SparseQuery
+from storage.sparse_scores import SparseQuery
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -26,15 +22,42 @@ KeyOf = Callable[[int, Hit], Hashable | None]
 
 
 @dataclass(frozen=True)
-class QueryVectors:
-    """One query's vectors float32 (d,), and its lexical signal, sparse vectors and name signal: None if not counted."""
+class AskedVectors:
+    """One query's vectors float32 (d,), its sparse vectors, and its words and name scores for each shard.
+
+    The last three are None where they do not count.
+    """
 
     start: Float32
     end: Float32
     passage: Float32
-    lexical: LexicalSignal | None
     sparse: SparseQuery | None
-    name: NameSignal | None = None
+    lexical: tuple[LexicalQuery, ...] | None
+    names: tuple[NameScores, ...] | None
+
+    def lexical_of(self, shard: int) -> LexicalQuery | None:
+        """Return its words for a shard."""
+        return None if self.lexical is None else self.lexical[shard]
+
+    def names_of(self, shard: int) -> NameScores | None:
+        """Return its name scores in a shard."""
+        return None if self.names is None else self.names[shard]
+
+
+@dataclass
+class ShardPool:
+    """What one query found in one shard: candidates of the round, and phrases so far, to be read or not."""
+
+    token_rows: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    passages: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    phrases: ScoredPhrases | None = None
+    new: ScoredPhrases | None = None
+    to_read: ScoredPhrases | None = None
+
+    def add(self, new: ScoredPhrases) -> None:
+        """Add the phrases of a round."""
+        self.new = new
+        self.phrases = new if self.phrases is None else self.phrases.followed_by(new)
 
 
 @dataclass
@@ -43,19 +66,27 @@ class Pool:
 
     place: int
     query: Query
-    vectors: QueryVectors
+    vectors: AskedVectors
     plan: Plan
     unit: Unit
-    token_rows: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    passage_hits: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    phrases: ScoredPhrases | None = None
+    shards: list[ShardPool]
+    lexical_factor: float | None = None
     hits: list[Hit] = field(default_factory=list)
     round_ends: list[int] = field(default_factory=list)
     keys: set[Hashable] = field(default_factory=set)
     shown: set[Hashable] = field(default_factory=set)
     is_exhausted: bool = False
-    to_read: ScoredPhrases | None = None
     unread_part: float = 0.0
+
+    @property
+    def n_phrases(self) -> int:
+        """How many phrases were found, in all shards."""
+        return sum(0 if part.phrases is None else len(part.phrases) for part in self.shards)
+
+    @property
+    def is_to_be_read(self) -> bool:
+        """Whether there are passages to read."""
+        return any(part.to_read is not None and len(part.to_read) for part in self.shards)
 
     def wants_more(self, k: int) -> bool:
         """Tell whether there are fewer than `k` answers and more may be found."""

@@ -31,7 +31,7 @@ from kbengine.span import Span
 
 if TYPE_CHECKING:
     from kbengine.reading.reader import Reader
-    from storage.reader import KBReader
+    from kbengine.search.records import Records
     from storage.records import PassageRecord
 
 SPANS_OF_A_PASSAGE = 5
@@ -82,7 +82,7 @@ class Read(NamedTuple):
     unread_part: float
 
 
-def read_again(reader: Reader, records: KBReader, asked: Sequence[Asked]) -> list[Read]:
+def read_again(reader: Reader, records: Records, asked: Sequence[Asked]) -> list[Read]:
     """Return the hits of each query after reading: what each would get alone.
 
     Args:
@@ -106,7 +106,7 @@ def read_again(reader: Reader, records: KBReader, asked: Sequence[Asked]) -> lis
     return found
 
 
-def _texts(asked: Asked, records: KBReader) -> list[PassageText]:
+def _texts(asked: Asked, records: Records) -> list[PassageText]:
     """Return the passages to read: those of the hits; of a document that may be meant, its first."""
     firsts: dict[str, str] = {}
     if isinstance(asked.input, Mention):
@@ -136,7 +136,7 @@ def _confirmed(forwards: Forwards, read: Sequence[tuple[Hit, PassageLogits]]) ->
     return said | dict.fromkeys(lacking, min(said.values(), default=0.0))
 
 
-def _answered(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]], reader: Reader, records: KBReader) -> Read:
+def _answered(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]], reader: Reader, records: Records) -> Read:
     """Return the places that the reader and the search found, those of overlapping phrases that score best."""
     stored = records.passages([hit.passage.passage_id for hit, _ in read])
     logits_of = {hit.passage.passage_id: logits for hit, logits in read}
@@ -167,7 +167,7 @@ def _least_gain(hits: Sequence[Hit], best_of: Mapping[int, float]) -> float:
 
 
 def _spans(
-    read: Sequence[tuple[Hit, PassageLogits]], max_tokens: int, records: KBReader
+    read: Sequence[tuple[Hit, PassageLogits]], max_tokens: int, records: Records
 ) -> list[list[tuple[Span, float]]]:
     """Return the best spans of each passage that may be shown, best first, with start + end logit of each."""
     places: list[Place] = []

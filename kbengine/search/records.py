@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from storage.alias_records import AliasMatch, AliasRecord, AliasSource, DocumentNames
+from storage.alias_records import AliasMatch, AliasRecord, AliasSource, DocumentNames, Spelling
 from storage.field_rows import FieldType
 from storage.reader import MAX_MATCHES
 from storage.records import DocumentRecord, PassageRecord
@@ -81,6 +81,10 @@ class Records(Protocol):
         self, query: str, *, limit: int = 10, where: str | None = None
     ) -> list[tuple[DocumentRecord, float]]:
         """Return the live documents that have words of a text, best first, for people who look for one."""
+        ...
+
+    def spellings(self, names: Sequence[str], *, limit: int = MAX_MATCHES) -> list[Spelling]:
+        """Return what is stored under each spelling of the names, whatever its case and accents."""
         ...
 
     def alias_matches(self, names: Sequence[str], *, limit: int = MAX_MATCHES) -> list[list[AliasMatch]]:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from kbengine.corpus.sentences import sentence_spans
 from kbengine.search.aggregation import ScoredPhrases, rank_phrases
-from kbengine.search.boundaries import Place, begins_word, ends_word, may_be_shown, names_among, trimmed_span
-from kbengine.search.pool import Pool
+from kbengine.search.boundaries import Place, begins_word, ends_word, may_be_shown, trimmed_span
+from kbengine.search.query_vectors import QueryVectors
 from kbengine.search.rescoring import inner_products, sparse_products
+from kbengine.search.shard_requests import ResolveQuery
 from kbengine.span import Span
 
 if TYPE_CHECKING:
-    from storage.reader import KBReader
     from storage.records import DocumentRecord, PassageRecord
     from storage.snapshot import Snapshot
 
@@ -46,49 +46,33 @@ class Texts:
         return Place(self.documents[passage.document_id].title, passage.text, trimmed_span(passage.text, span))
 
 
-def replaced(
+def without(
     snapshot: Snapshot,
-    reader: KBReader,
     texts: Texts,
-    pools: Sequence[Pool],
-    chosen: Sequence[ScoredPhrases],
-    places: Sequence[Sequence[Place]],
+    query: ResolveQuery,
+    at: Sequence[int],
     *,
     max_phrase_tokens: int,
-) -> list[ScoredPhrases]:
-    """Return the phrases of each pool with those that may be shown in the places of those that may not, best first.
+) -> ScoredPhrases:
+    """Return the phrases of a query with others in the places of those at some positions, best first.
 
     Among phrases one without a replacement is left out. Other units keep theirs: the unit is the answer.
 
     Args:
         snapshot: what is searched.
-        reader: where names are looked up.
         texts: of all the phrases.
-        pools: of the queries; their phrases hold the chosen ones.
-        chosen: the phrases of this round.
-        places: the trimmed characters of each.
+        query: whose phrases.
+        at: positions of those that may not be shown.
         max_phrase_tokens: the longest phrase.
     """
-    wrong = [[i for i, place in enumerate(own) if not may_be_shown(place)] for own in places]
-    is_name = iter(names_among(reader, [own[i] for own, some in zip(places, wrong, strict=True) for i in some]))
-    found: list[ScoredPhrases] = []
-    for pool, phrases, some in zip(pools, chosen, wrong, strict=True):
-        at = [i for i in some if not next(is_name)]
-        found.append(_without(snapshot, texts, pool, phrases, at, max_phrase_tokens) if at else phrases)
-    return found
-
-
-def _without(
-    snapshot: Snapshot, texts: Texts, pool: Pool, phrases: ScoredPhrases, at: Sequence[int], max_phrase_tokens: int
-) -> ScoredPhrases:
-    """Return the phrases with those at some positions replaced, or left out."""
+    phrases = query.phrases
     changed = replace(phrases, **{name: getattr(phrases, name).copy() for name in phrases.__dataclass_fields__})
-    taken = _Taken(pool)
+    taken = _Taken(query.taken)
     kept = np.ones(len(phrases), dtype=np.bool_)
     for i in at:
-        found = _replacement(snapshot, texts, pool, phrases, i, taken, max_phrase_tokens)
+        found = _replacement(snapshot, texts, query, i, taken, max_phrase_tokens)
         if found is None:
-            kept[i] = pool.unit != "phrase"
+            kept[i] = query.unit != "phrase"
             continue
         changed.first_rows[i], changed.last_rows[i], changed.start[i], changed.end[i], changed.sparse[i] = found
         # In the order in which rescoring adds them up.
@@ -101,14 +85,12 @@ def _without(
 class _Taken:
     """The rows of the phrases that were found so far, by passage."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, own: ScoredPhrases) -> None:
         self._rows: dict[int, list[tuple[int, int]]] = {}
-        if pool.phrases is not None:
-            own = pool.phrases
-            for passage, first, last in zip(
-                own.passages.tolist(), own.first_rows.tolist(), own.last_rows.tolist(), strict=True
-            ):
-                self.add(passage, first, last)
+        for passage, first, last in zip(
+            own.passages.tolist(), own.first_rows.tolist(), own.last_rows.tolist(), strict=True
+        ):
+            self.add(passage, first, last)
 
     def add(self, passage: int, first: int, last: int) -> None:
         self._rows.setdefault(passage, []).append((first, last))
@@ -121,8 +103,7 @@ class _Taken:
 def _replacement(
     snapshot: Snapshot,
     texts: Texts,
-    pool: Pool,
-    phrases: ScoredPhrases,
+    query: ResolveQuery,
     i: int,
     taken: _Taken,
     max_phrase_tokens: int,
@@ -131,11 +112,12 @@ def _replacement(
 
     It overlaps phrase i, and among phrases no other one; for a passage or a document it is the best of the passage.
     """
+    phrases = query.phrases
     index = int(phrases.passages[i])
     first, last = int(phrases.first_rows[i]), int(phrases.last_rows[i])
     begin = int(snapshot.first_rows[index])
     stop = begin + int(snapshot.token_counts[index])
-    is_anywhere = pool.unit in ("passage", "document")
+    is_anywhere = query.unit in ("passage", "document")
     if not is_anywhere:
         begin, stop = max(begin, first - max_phrase_tokens + 1), min(stop, last + max_phrase_tokens)
     rows = np.arange(begin, stop, dtype=np.int64)
@@ -146,7 +128,7 @@ def _replacement(
     if not np.array_equal(passage.offsets.numbers[at], numbers):
         return None  # a filter forgets tokens meanwhile; resolving the phrases says so
     begins, ends = passage.offsets.starts[at].astype(np.int64), passage.offsets.ends[at].astype(np.int64)
-    start, end, sparse_start, sparse_end = _scores(snapshot, rows, pool)
+    start, end, sparse_start, sparse_end = _scores(snapshot, rows, query)
     # (rows, lengths): phrase of row a and length b + 1 ends at row a + b
     ahead = np.arange(len(rows))[:, None] + np.arange(min(max_phrase_tokens, len(rows)))[None, :]
     inside = ahead < len(rows)
@@ -169,7 +151,7 @@ def _replacement(
         a, b = flat // width, int(ahead[flat // width, flat % width])
         if not may_be_shown(texts.place(passage_id, Span(int(begins[a]), int(ends[b])))):
             continue
-        if pool.unit == "phrase" and taken.has(index, int(rows[a]), int(rows[b]), (first, last)):
+        if query.unit == "phrase" and taken.has(index, int(rows[a]), int(rows[b]), (first, last)):
             continue
         return (
             int(rows[a]),
@@ -181,11 +163,11 @@ def _replacement(
     return None
 
 
-def _scores(snapshot: Snapshot, rows: Int64, pool: Pool) -> tuple[Float32, Float32, Float32, Float32]:
+def _scores(snapshot: Snapshot, rows: Int64, query: ResolveQuery) -> tuple[Float32, Float32, Float32, Float32]:
     """Return the rows' weighted scores as start and as end, dense and sparse, float32 (r,) each."""
-    weights = pool.plan.weights
-    factor = np.float32(weights.phrase)
-    start, end = inner_products(snapshot, rows, pool.vectors)
+    factor = np.float32(query.weights.phrase)
+    vectors = QueryVectors(query.start, query.end, query.start, None, query.sparse)
+    start, end = inner_products(snapshot, rows, vectors)
     nothing = np.zeros(len(rows), dtype=np.float32)
-    sparse = sparse_products(snapshot, rows, pool.vectors, weights) or (nothing, nothing)
+    sparse = sparse_products(snapshot, rows, vectors, query.weights) or (nothing, nothing)
     return start * factor, end * factor, sparse[0] * factor, sparse[1] * factor

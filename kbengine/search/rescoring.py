@@ -1,15 +1,19 @@
-"""Rescoring: every phrase of the candidate windows, exactly from the stored codes."""
+"""Rescoring: every phrase of the candidate windows, exactly from the stored codes.
+
+A phrase's score does not depend on what else is scored with it: not on other candidates, nor on other shards.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kbengine.search.aggregation import ScoredPhrases, first_best_positions, rank_phrases
+from kbengine.search.aggregation import ScoredPhrases, first_best_positions
 from kbengine.search.candidates import candidate_ranges
-from kbengine.search.pool import QueryVectors
 from kbengine.search.query import Unit, Weights
+from kbengine.search.query_vectors import QueryVectors
 from kbengine.search.scoring import best_phrases, best_phrases_of_ends, expand_ranges
+from storage.exact import score_rows
 from storage.snapshot import Snapshot
 
 Float32 = NDArray[np.float32]
@@ -28,10 +32,9 @@ def score_windows(
     token_rows: Int64,
     passages: Int64,
     *,
-    n_places: int,
     of_ends_too: bool = False,
 ) -> ScoredPhrases:
-    """Return the phrases of all candidate windows, scored and ranked.
+    """Return the phrases of all candidate windows, scored, in the order of their rows.
 
     Args:
         snapshot: what is searched.
@@ -41,7 +44,6 @@ def score_windows(
         max_phrase_tokens: the longest phrase that counts.
         token_rows: int64, rows of candidate tokens.
         passages: int64, indices of candidate passages.
-        n_places: how many distinct places are wanted; many more phrases are ranked, since most overlap.
         of_ends_too: take besides the best phrase that begins at each token the best one that ends there, as tuning
             wants; a search shows one of overlapping phrases, so there the first alone decides. For phrases only.
     """
@@ -82,11 +84,12 @@ def score_windows(
         first, last = np.searchsorted(rows, best.first_rows), np.searchsorted(rows, best.last_rows)
         best_start, best_end, of_sparse = start[first], end[last], sparse[0][first] + sparse[1][last]
     # Passage, lexical and name scores are the same for all phrases of a range: computed once per range.
-    passage_scores = snapshot.passage_vectors(ranges.passages) @ vectors.passage * np.float32(weights.passage)
+    passage_scores = score_rows(snapshot.passage_vectors(ranges.passages), vectors.passage)
+    passage_scores *= np.float32(weights.passage)
     if vectors.lexical is None:
         lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
     else:
-        lexical_scores = vectors.lexical.scores[ranges.passages] * np.float32(weights.lexical)
+        lexical_scores = vectors.lexical.of(ranges.passages) * np.float32(weights.lexical)
     if vectors.name is None:
         name_scores = np.zeros(len(ranges.passages), dtype=np.float32)
     else:
@@ -108,7 +111,7 @@ def score_windows(
     if unit in ("passage", "document"):
         # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.
         scored = scored.take(first_best_positions(scored.score, range_numbers))
-    return rank_phrases(scored, max(4096, 32 * n_places))
+    return scored
 
 
 def sparse_products(

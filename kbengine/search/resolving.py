@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
 from kbengine.search.aggregation import ScoredPhrases
-from kbengine.search.boundaries import Place
-from kbengine.search.pool import Pool
+from kbengine.search.boundaries import Place, are_names, may_be_shown, names_asked
 from kbengine.search.query import Unit
-from kbengine.search.replacing import Texts, replaced
+from kbengine.search.replacing import Texts, without
 from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts
+from kbengine.search.shard_answers import ResolveAnswer
+from kbengine.search.shard_requests import ResolveRequest
 from kbengine.span import Span
 
 if TYPE_CHECKING:
+    from kbengine.search.live_records import LiveRecords
     from storage.reader import KBReader
     from storage.snapshot import Snapshot
 
@@ -30,41 +32,49 @@ class SnapshotOutdatedError(Exception):
     """Another commit, perhaps of another process, forgot what the snapshot still shows. Never leaves search."""
 
 
-class Resolver:
-    """Turns chosen phrases into hits; one look-up of texts for a whole batch."""
+def resolve(records: KBReader | LiveRecords, snapshot: Snapshot, request: ResolveRequest) -> ResolveAnswer:
+    """Return the hits of each query, best first; one look-up of texts for a whole batch.
 
-    def __init__(self, reader: KBReader) -> None:
-        self._reader = reader
+    Phrases have no stray punctuation, and those that may not be shown give way (`kbengine.search.replacing`) to others
+    of up to the longest phrase. Whether one is a name may be known elsewhere only: then that is asked first.
 
-    def resolve(
-        self,
-        snapshot: Snapshot,
-        pools: Sequence[Pool],
-        chosen: Sequence[ScoredPhrases],
-        *,
-        max_phrase_tokens: int | None,
-        explain: bool,
-    ) -> list[list[Hit]]:
-        """Return the hits of each query, best first, with the parts of their scores for `explain`.
-
-        Phrases have no stray punctuation, and those that may not be shown give way (`kbengine.search.replacing`) to
-        others of up to `max_phrase_tokens`; with None they stay.
-
-        Raises:
-            SnapshotOutdatedError: a compaction has forgotten documents of the snapshot, or a filter tokens; search a
-                newer one.
-        """
-        passage_ids = {int(p) for phrases in chosen for p in snapshot.passage_ids[phrases.passages]}
-        texts = Texts(*self._reader.passages_with_documents(sorted(passage_ids)))
-        if len(texts.passages) < len(passage_ids):
-            raise SnapshotOutdatedError(snapshot.generation)
-        shown, places = chosen, [_places(snapshot, phrases, texts, {}) for phrases in chosen]
-        if max_phrase_tokens is not None:
-            shown = replaced(snapshot, self._reader, texts, pools, chosen, places, max_phrase_tokens=max_phrase_tokens)
-        return [
-            _hits(snapshot, phrases, pool.unit, texts, known, explain=explain)
-            for phrases, pool, known in zip(shown, pools, map(_by_rows, chosen, places), strict=True)
-        ]
+    Raises:
+        SnapshotOutdatedError: a compaction has forgotten documents of the snapshot, or a filter tokens; search a
+            newer one.
+    """
+    chosen = [query.phrases for query in request.queries]
+    passage_ids = {int(p) for phrases in chosen for p in snapshot.passage_ids[phrases.passages]}
+    texts = Texts(*records.passages_with_documents(sorted(passage_ids)))
+    if len(texts.passages) < len(passage_ids):
+        raise SnapshotOutdatedError(snapshot.generation)
+    shown, places = chosen, [_places(snapshot, phrases, texts, {}) for phrases in chosen]
+    if request.max_phrase_tokens is not None:
+        wrong = [[i for i, place in enumerate(own) if not may_be_shown(place)] for own in places]
+        doubtful = [own[i] for own, some in zip(places, wrong, strict=True) for i in some]
+        asked = names_asked(doubtful)
+        known: Collection[str] = request.known_names or ()
+        if asked and request.scope.is_alone:
+            known = records.known_names(asked)
+        elif asked and request.known_names is None:
+            return ResolveAnswer((), (), (), (), tuple(sorted(asked)))
+        is_name = iter(are_names(doubtful, known))
+        shown = []
+        for query, some in zip(request.queries, wrong, strict=True):
+            at = [i for i in some if not next(is_name)]
+            shown.append(
+                without(snapshot, texts, query, at, max_phrase_tokens=request.max_phrase_tokens)
+                if at
+                else query.phrases
+            )
+    return ResolveAnswer(
+        tuple(
+            _hits(snapshot, phrases, query.unit, texts, known_places, explain=request.explain)
+            for phrases, query, known_places in zip(shown, request.queries, map(_by_rows, chosen, places), strict=True)
+        ),
+        tuple(phrases.score for phrases in shown),
+        tuple(snapshot.token_ids_of_rows(phrases.first_rows) for phrases in shown),
+        tuple(snapshot.token_ids_of_rows(phrases.last_rows) for phrases in shown),
+    )
 
 
 def _by_rows(phrases: ScoredPhrases, places: Sequence[Place]) -> Places:
@@ -97,7 +107,7 @@ def _places(snapshot: Snapshot, phrases: ScoredPhrases, texts: Texts, known: Pla
 
 def _hits(
     snapshot: Snapshot, phrases: ScoredPhrases, unit: Unit, texts: Texts, known: Places, *, explain: bool
-) -> list[Hit]:
+) -> tuple[Hit, ...]:
     hits: list[Hit] = []
     first_tokens = snapshot.token_ids_of_rows(phrases.first_rows)
     last_tokens = snapshot.token_ids_of_rows(phrases.last_rows)
@@ -120,7 +130,7 @@ def _hits(
                 parts=ScoreParts(**{name: float(getattr(phrases, name)[i]) for name in PARTS}) if explain else None,
             )
         )
-    return hits
+    return tuple(hits)
 
 
 def unit_span(text: str, phrase: Span, unit: Unit, language: str) -> Span:

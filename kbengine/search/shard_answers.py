@@ -155,20 +155,27 @@ class Candidates:
     passages: Ranked
     lexical: Ranked
     own: Ranked | None
-    named: Ranked
-    named_words: Float32
     in_documents: Ranked
     documents: Int64
     lexical_documents: Int64
+    named: Ranked
+    named_words: Float32
     gate: Float32
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateAnswer:
-    """The candidates of each query; `is_all`: asking for more would give no more rows."""
+    """The candidates of each query.
+
+    Attributes:
+        queries: Of each query.
+        n_indexed: How many tokens are sought among by their codes; 0 where every row was looked at.
+        is_every_list: Whether all of their lists were looked into.
+    """
 
     queries: tuple[Candidates, ...]
-    is_all: bool
+    n_indexed: int
+    is_every_list: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +213,7 @@ class ResolveAnswer:
     """The hits of each query, best first.
 
     Attributes:
-        hits: Of each query, its first phrases' ids among them; ranks are within the shard.
+        hits: Of each query; ranks are within the shard.
         scores: float32 (n) for each query: the scores that hits are ordered by.
         first_ids: int64 (n) for each query, ids of the phrases' first tokens; `last_ids` of their last ones.
         last_ids: int64 (n) for each query.

@@ -224,7 +224,7 @@ class ScoreQuery:
         token_rows: int64, rows of candidate tokens, rising.
         passages: int64, indices of candidate passages.
         is_everything: Whether all passages that can be found are candidates.
-        n_places: How many distinct units are wanted, those of `taken` among them.
+        n_new: How many distinct units are wanted besides those of `taken`.
         taken: The phrases that earlier rounds found; None in the first.
         n_read: For how many passages, or documents, the best phrase is wanted for reading; 0 for none.
         reads_documents: Whether one passage a document is read.
@@ -244,7 +244,7 @@ class ScoreQuery:
     token_rows: Int64
     passages: Int64
     is_everything: bool
-    n_places: int
+    n_new: int
     taken: ScoredPhrases | None
     n_read: int
     reads_documents: bool

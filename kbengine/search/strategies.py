@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
 
 from kbengine.search.query import Strategy, Weights
-
-if TYPE_CHECKING:
-    from kbengine.search.lexical import LexicalSignal
-    from storage.snapshot import Snapshot
-
-Int64 = NDArray[np.int64]
 
 DOCUMENTS_PER_SEARCH = 5
 """Documents whose passages are all candidates when words come first, as in SPARC."""
@@ -64,23 +54,3 @@ def plan_of(strategy: Strategy, weights: Weights) -> Plan:
     if strategy == "sfs":
         return Plan(weights, False, True, True, weights.name > 0)
     return Plan(weights, True, weights.lexical > 0, False, weights.name > 0)
-
-
-def passages_by_words(plan: Plan, snapshot: Snapshot, lexical: LexicalSignal | None, n_passages: int) -> Int64:
-    """Return the passages that words name, int64, the best first: `n_passages` of them, and whole documents."""
-    if lexical is None or not plan.by_words:
-        return np.zeros(0, dtype=np.int64)
-    best = lexical.candidates(snapshot, n_passages)
-    if not plan.whole_documents:
-        return best
-    documents = dict.fromkeys(snapshot.document_ids[best].tolist())
-    n_documents = max(DOCUMENTS_PER_SEARCH, n_passages // 10)
-    whole: list[Int64] = [np.zeros(0, dtype=np.int64)]
-    for document in list(documents)[:n_documents]:
-        passages = snapshot.passages_of_document(document)
-        whole.append(np.arange(passages.start, passages.stop, dtype=np.int64))
-    of_documents = np.concatenate(whole)
-    if len(of_documents) > MAX_DOCUMENT_PASSAGES:
-        order = np.lexsort((of_documents, -lexical.scores[of_documents]))[:MAX_DOCUMENT_PASSAGES]
-        of_documents = of_documents[order]
-    return np.concatenate([best, of_documents])

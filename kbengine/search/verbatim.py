@@ -6,16 +6,19 @@ Postings know words, not their order: passages that have all words of the name a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kbengine.search.shard_answers import Ranked, Sayers
+from kbengine.search.shard_requests import Look, Saying
 from storage.folding import folded_text
 from storage.terms import name_term, names_of_title, terms_of
 
 if TYPE_CHECKING:
+    from kbengine.search.live_records import LiveRecords
+    from kbengine.search.records import Records
     from storage.reader import KBReader
     from storage.snapshot import Snapshot
 
@@ -34,20 +37,6 @@ OTHER_SCORE = 0.8
 """What another name counts against the one asked for."""
 
 
-@dataclass(frozen=True)
-class Sayings:
-    """The passages that say a name, or may.
-
-    Attributes:
-        passages: int64 (n,), snapshot passage indices, rising.
-        scores: float32 (n,), 1 for those that were looked into and say it; for those that have all of its words and
-            were not looked into the share of those that were and did.
-    """
-
-    passages: Int64
-    scores: Float32
-
-
 def spoken_names(name: str) -> list[tuple[str, float]]:
     """Return the names to look for, with what each counts: texts leave out what tells titles apart.
 
@@ -60,56 +49,72 @@ def spoken_names(name: str) -> list[tuple[str, float]]:
     return [(whole, 1.0), *((each, OTHER_SCORE) for each in bare)]
 
 
-def other_names(reader: KBReader, name: str, document_id: int) -> list[str]:
+def other_names(records: Records, name: str, document_id: int) -> list[str]:
     """Return other names of the document that the name means: its title, then its aliases, a few at most."""
-    found = [*reader.titles([document_id]).values(), *reader.aliases_of(document_id, limit=2 * OTHER_NAMES)]
+    found = [*records.titles([document_id]).values(), *records.aliases_of(document_id, limit=2 * OTHER_NAMES)]
     distinct = {name_term(spoken): spoken for each in reversed(found) for spoken, _ in spoken_names(each)[:1]}
     known = {name_term(""), *(name_term(spoken) for spoken, _ in spoken_names(name))}
     return [distinct[term] for term in reversed(distinct) if term not in known][:OTHER_NAMES]
 
 
-def sayings_of(
-    reader: KBReader, snapshot: Snapshot, name: str, order: Float32 | None, *, limit: int = READ_PASSAGES
-) -> Sayings:
-    """Return the passages that say the name, whatever its case and accents.
+def sayers_of(snapshot: Snapshot, saying: Saying, order: Float32 | None, *, is_alone: bool) -> Sayers:
+    """Return the passages that have each word of a name.
 
-    Costs no more than reading the postings of its words, which BM25 does too, and `limit` texts.
+    Costs no more than reading the postings of its words, which BM25 does too. Of a name whose words are all frequent
+    only the best passages with the rarest one are looked through; which those are is known where all shards have said
+    how many they have.
 
     Args:
-        reader: of the texts.
         snapshot: what is searched.
-        name: what is said.
-        order: float32 (n_passages,), what the passages are looked into by, highest first; None for their own order.
-        limit: how many are looked into.
+        saying: the name, and what is known about its words.
+        order: float32 (n_passages), what passages are looked into by, highest first; None for their own order.
+        is_alone: whether there are no other shards.
     """
-    having = _with_all_words(snapshot, name, order)
-    if not len(having):
-        return Sayings(having, np.zeros(0, dtype=np.float32))
-    at = np.arange(len(having))
-    if len(having) > limit:
-        at = at[:limit] if order is None else np.argsort(-order[having], kind="stable")[:limit]
-    ids = snapshot.passage_ids[having[at]].tolist()
-    texts = reader.passage_texts(ids)
-    pattern = re.compile(rf"(?<!\w){re.escape(folded_text(name))}(?!\w)")
-    is_said = np.array([bool(pattern.search(folded_text(texts.get(each, "")))) for each in ids], dtype=np.bool_)
-    scores = np.full(len(having), is_said.mean(), dtype=np.float32)
-    scores[at] = is_said
-    kept = np.flatnonzero(scores > 0)
-    return Sayings(having[kept], scores[kept])
-
-
-def _with_all_words(snapshot: Snapshot, name: str, order: Float32 | None) -> Int64:
-    """Return the passages that have each word of the name, int64 (n,), rising."""
-    lists = sorted((snapshot.passages_with_term(term) for term in dict.fromkeys(terms_of(name))), key=len)
+    lists = [snapshot.passages_with_term(term) for term in dict.fromkeys(terms_of(saying.name))]
+    frequencies = np.array([len(each) for each in lists], dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
     if not lists:
-        return np.zeros(0, dtype=np.int64)
-    having = lists[0]
-    if len(having) > MAX_POSTINGS:
-        best = slice(MAX_POSTINGS) if order is None else np.argpartition(-order[having], MAX_POSTINGS)[:MAX_POSTINGS]
-        having = np.sort(having[best])
-    for others in lists[1:]:
-        if not len(having):
+        return Sayers(frequencies, none, _first(snapshot, none, order, 0, is_alone))
+    rarest = int(np.argmin(frequencies)) if saying.rarest is None else saying.rarest
+    having, n_first = lists[rarest], saying.n_first
+    if saying.rarest is None and len(having) > MAX_POSTINGS:
+        if not is_alone:  # then so has the rarest word of all shards, whichever it is
+            return Sayers(frequencies, none, _first(snapshot, none, order, 0, is_alone))
+        n_first = MAX_POSTINGS
+    elif saying.rarest is not None and n_first is None:
+        return Sayers(frequencies, none, _first(snapshot, having, order, MAX_POSTINGS, is_alone))
+    if n_first is not None:
+        having = np.sort(_first(snapshot, having, order, n_first, is_alone=True).numbers)
+    for others in (each for number, each in enumerate(lists) if number != rarest):
+        if not len(having) or not len(others):
+            having = none
             break
         places = np.minimum(np.searchsorted(others, having), len(others) - 1)
         having = having[others[places] == having]
-    return having
+    return Sayers(frequencies, having, _first(snapshot, having, order, saying.limit, is_alone))
+
+
+def passages_saying(records: KBReader | LiveRecords, snapshot: Snapshot, look: Look) -> NDArray[np.bool_]:
+    """Return which of the passages say a name, bool (n)."""
+    ids = snapshot.passage_ids[look.passages].tolist()
+    if not ids:
+        return np.zeros(0, dtype=np.bool_)
+    texts = records.passage_texts(ids)
+    pattern = re.compile(rf"(?<!\w){re.escape(folded_text(look.name) if look.is_folded else look.name)}(?!\w)")
+    found = (texts.get(each, "") for each in ids)
+    said = [bool(pattern.search(folded_text(text) if look.is_folded else text)) for text in found]
+    return np.array(said, dtype=np.bool_)
+
+
+def _first(snapshot: Snapshot, passages: Int64, order: Float32 | None, n: int, is_alone: bool) -> Ranked:
+    """Return the n best of some passages, which rise, by a score of all passages; of equal ones the first."""
+    scores = np.zeros(len(passages), dtype=np.float32) if order is None else order[passages]
+    if len(passages) > n:
+        kept = np.arange(n)
+        if order is not None:
+            kept = np.flatnonzero(scores >= np.partition(scores, len(scores) - n)[len(scores) - n]) if n else kept
+        passages, scores = passages[kept], scores[kept]
+    best = np.argsort(-scores, kind="stable")[:n]
+    numbers = passages[best]
+    ids = np.zeros(0, dtype=np.int64) if is_alone else snapshot.passage_ids[numbers]
+    return Ranked(numbers, scores[best], ids)

@@ -15,10 +15,13 @@ from kbengine.search.meanings import (
     meanings_of,
 )
 from kbengine.search.name_signal import begins_sentence
-from kbengine.search.naming import find_names
 from kbengine.search.query import Query, SearchOptions, Weights
+from kbengine.search.sayings import Sought, sayings_of
 from kbengine.search.searcher import Searcher
-from kbengine.search.verbatim import OTHER_SCORE, sayings_of
+from kbengine.search.shard_requests import Look, Saying
+from kbengine.search.shards import LocalSource
+from kbengine.search.term_statistics import count_name
+from kbengine.search.verbatim import OTHER_SCORE, READ_PASSAGES, passages_saying, sayers_of
 from storage.alias_records import NewAlias
 from storage.reader import KBReader
 from storage.records import NewDocument, NewPassage
@@ -102,17 +105,20 @@ def larger(tmp_path_factory):
 def meanings(path, name, *, in_text=True, is_inside=False):
     """The score of each document that the name can mean, by its id."""
     with KBReader.open(path) as reader:
-        snapshot = reader.snapshot()
-        found = meanings_of(reader, snapshot, name, find_names(reader, [name]), in_text=in_text, is_inside=is_inside)
+        shards = LocalSource(reader).shards(None)
+        scope = shards.scope(None)
+        statistics = count_name(shards, scope, name)
+        found = meanings_of(shards, scope, statistics, name, in_text=in_text, is_inside=is_inside)
         documents = reader.documents(list(found))
         return {documents[number].doc_id: score for number, score in found.items()}
 
 
-def said(path, name, **options):
+def said(path, name, *, limit=READ_PASSAGES):
     """The score of each passage that says the name, by document and paragraph."""
     with KBReader.open(path) as reader:
         snapshot = reader.snapshot()
-        found = sayings_of(reader, snapshot, name, None, **options)
+        shards = LocalSource(reader).shards(None)
+        found = sayings_of(shards, shards.scope(None), [Sought(name, limit, None)])[0][0]
         passages, documents = reader.passages_with_documents(snapshot.passage_ids[found.passages])
         places = {number: (documents[each.document_id].doc_id, each.ordinal) for number, each in passages.items()}
         ids = snapshot.passage_ids[found.passages].tolist()
@@ -223,10 +229,11 @@ def test_no_more_passages_are_looked_into_than_allowed(larger):
     with Counting.open(larger) as reader:
         snapshot = reader.snapshot()
         order = np.arange(snapshot.n_passages, dtype=np.float32)
-        found = sayings_of(reader, snapshot, "Kelp", order, limit=10)
+        found = sayers_of(snapshot, Saying("Kelp", 10, None), order, is_alone=True)
+        looked = passages_saying(reader, snapshot, Look("Kelp", True, found.first.numbers))
 
     assert len(read) == 10 and max(read) == int(snapshot.passage_ids[-1])
-    assert len(found.passages) == 600 and (found.scores == 1).all()
+    assert len(found.passages) == 600 and looked.all()
     assert len(said(larger, "kelp of", limit=10)) == 600
     assert said(larger, "reef kelp", limit=10) == {}
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from kbengine.errors import InvalidOptionError
-from kbengine.search.pool import QueryVectors
+from kbengine.search.aggregation import rank_phrases
 from kbengine.search.query import UNITS, Query, SearchOptions, Weights
+from kbengine.search.query_vectors import QueryVectors
 from kbengine.search.rescoring import score_windows
 from kbengine.search.searcher import Searcher
 from storage.reader import KBReader
@@ -267,10 +268,8 @@ def score_some(searcher, *, of_ends_too):
     vectors = QueryVectors(encoded.start[0], encoded.end[0], encoded.passage[0], None, None)
     no_rows, passages = np.zeros(0, dtype=np.int64), np.arange(20, dtype=np.int64)
     longest = VectorEncoder.max_phrase_tokens
-    found = score_windows(
-        snapshot, vectors, WEIGHTS, "phrase", longest, no_rows, passages, n_places=1000, of_ends_too=of_ends_too
-    )
-    return snapshot, vectors, passages, found
+    found = score_windows(snapshot, vectors, WEIGHTS, "phrase", longest, no_rows, passages, of_ends_too=of_ends_too)
+    return snapshot, vectors, passages, rank_phrases(found, len(found))
 
 
 def test_phrases_of_both_ends_are_those_of_all_spans(searcher) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from kbengine.errors import InvalidOptionError
+from kbengine.search.effort import PASSAGES_PER_SEARCH, TOKENS_PER_SEARCH
 from kbengine.search.query import STRATEGIES, Query, SearchOptions, Weights
-from kbengine.search.searcher import PASSAGES_PER_SEARCH, TOKENS_PER_SEARCH, Searcher
+from kbengine.search.searcher import Searcher
 from kbengine.search.strategies import DOCUMENTS_PER_SEARCH, plan_of
 from storage.reader import KBReader
 from storage.records import NewDocument

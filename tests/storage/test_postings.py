@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from storage.errors import InvalidOptionError, UsageError
+from storage.live_words import LiveWords
 from storage.postings import (
     Bm25Options,
     LexicalView,
@@ -73,6 +75,13 @@ def as_sets(postings: Postings) -> dict[int, list[tuple[int, int]]]:
     }
 
 
+def words_of(parts: list[Postings], numbers: NDArray[np.int64] | None = None) -> LiveWords:
+    """The words of passages that are all live; each is a document of its own unless their documents are given."""
+    view = LexicalView(parts)
+    ids = np.arange(view.n_passages) if numbers is None else numbers
+    return LiveWords(view, ids, np.ones(view.n_passages, dtype=np.bool_))
+
+
 texts_strategy = st.lists(
     st.tuples(st.sampled_from(["", "Paris", "The Who"]), st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)),
     min_size=1,
@@ -89,7 +98,7 @@ def test_scores_are_plain_bm25_however_the_passages_are_divided(
     weights = term_weights(" ".join(query))
     wanted = plain_bm25(texts, weights)
     parts = [build_postings(part) for part in (texts[:cut], texts[cut:]) if part]
-    np.testing.assert_allclose(LexicalView(parts).scores(weights), wanted, rtol=1e-5)
+    np.testing.assert_allclose(words_of(parts).own_scores(weights), wanted, rtol=1e-5)
 
 
 @settings(max_examples=60, deadline=None)
@@ -106,11 +115,11 @@ def test_document_scores_are_bm25_of_all_passages_as_one_text(
     texts = [passage for passages in documents for passage in passages]
     numbers = np.repeat(np.arange(len(documents)), [len(passages) for passages in documents])
     cut = data.draw(st.integers(0, len(texts)))
-    view = LexicalView([build_postings(part) for part in (texts[:cut], texts[cut:]) if part])
+    words = words_of([build_postings(part) for part in (texts[:cut], texts[cut:]) if part], numbers)
     wanted = plain_bm25_of_terms(
         [[term for passage in of_one for term in terms_in(passage)] for of_one in documents], weights
     )
-    np.testing.assert_allclose(view.document_scores(weights, numbers), wanted, rtol=1e-5)
+    np.testing.assert_allclose(words.own_document_scores(weights), wanted, rtol=1e-5)
 
 
 def test_titles_are_spotted_as_wholes_in_running_text() -> None:
@@ -130,8 +139,8 @@ def test_large_and_small_segments_mix() -> None:
     texts = [("", " ".join(rng.choice(vocabulary, size=5))) for _ in range(sum(sizes))]
     bounds = np.cumsum([0, *sizes])
     parts = [build_postings(texts[start:end]) for start, end in itertools.pairwise(bounds)]
-    whole = LexicalView([build_postings(texts)])
-    np.testing.assert_allclose(LexicalView(parts).scores("word1 word7 word7"), whole.scores("word1 word7 word7"))
+    whole = words_of([build_postings(texts)])
+    np.testing.assert_allclose(words_of(parts).own_scores("word1 word7 word7"), whole.own_scores("word1 word7 word7"))
 
 
 @settings(max_examples=60, deadline=None)
@@ -148,9 +157,9 @@ def test_merging_equals_building_from_what_is_kept(texts: list[tuple[str, str]],
 
 def test_weights_multiply_a_terms_share() -> None:
     """A query's score is the weighted sum over its terms; a weight may be negative."""
-    view = LexicalView([build_postings([("", "gold river"), ("", "gold"), ("", "stone")])])
-    gold, river = view.scores({"gold": 1.0}), view.scores({"river": 1.0})
-    np.testing.assert_allclose(view.scores({"gold": 2.0, "river": -0.5}), 2 * gold - 0.5 * river, rtol=1e-6)
+    view = words_of([build_postings([("", "gold river"), ("", "gold"), ("", "stone")])])
+    gold, river = view.own_scores({"gold": 1.0}), view.own_scores({"river": 1.0})
+    np.testing.assert_allclose(view.own_scores({"gold": 2.0, "river": -0.5}), 2 * gold - 0.5 * river, rtol=1e-6)
 
 
 def test_a_term_counts_at_most_255_times() -> None:
@@ -162,9 +171,9 @@ def test_a_term_counts_at_most_255_times() -> None:
 
 def test_the_title_counts_in_its_passages() -> None:
     """A passage is found by its document's title."""
-    view = LexicalView([build_postings([("Danube", "a river"), ("Rhine", "a river")])])
-    assert view.scores("danube").argmax() == 0
-    assert view.scores("danube")[1] == 0
+    view = words_of([build_postings([("Danube", "a river"), ("Rhine", "a river")])])
+    assert view.own_scores("danube").argmax() == 0
+    assert view.own_scores("danube")[1] == 0
 
 
 @pytest.mark.parametrize(
@@ -194,26 +203,26 @@ def test_text_becomes_terms(text: str, terms: list[str]) -> None:
 @given(st.text(max_size=60))
 def test_any_text_has_terms_that_find_it(text: str) -> None:
     """No text breaks the analysis, and a passage is found by its own text."""
-    view = LexicalView([build_postings([("", text), ("", "something else")])])
+    view = words_of([build_postings([("", text), ("", "something else")])])
     if terms_of(text):
-        assert view.scores(text)[0] > 0
+        assert view.own_scores(text)[0] > 0
     else:
-        assert not view.scores(text).any()
+        assert not view.own_scores(text).any()
 
 
 def test_words_nobody_wrote_score_nothing() -> None:
     """Unknown terms, empty queries and an empty index are zeros, not errors."""
-    view = LexicalView([build_postings([("", "gold")])])
-    assert view.scores("zzz").tolist() == [0.0]
-    assert view.scores("").tolist() == [0.0]
-    assert LexicalView([]).scores("gold").shape == (0,)
-    assert LexicalView([build_postings([("", "")])]).scores("gold").tolist() == [0.0]
+    view = words_of([build_postings([("", "gold")])])
+    assert view.own_scores("zzz").tolist() == [0.0]
+    assert view.own_scores("").tolist() == [0.0]
+    assert words_of([]).own_scores("gold").shape == (0,)
+    assert words_of([build_postings([("", "")])]).own_scores("gold").tolist() == [0.0]
 
 
 def test_senseless_weights_and_options_are_refused() -> None:
     """A weight must be a number; k1 and b have their ranges."""
     with pytest.raises(UsageError, match="gold"):
-        LexicalView([build_postings([("", "gold")])]).scores({"gold": float("nan")})
+        words_of([build_postings([("", "gold")])]).own_scores({"gold": float("nan")})
     with pytest.raises(InvalidOptionError, match="k1"):
         Bm25Options(k1=-1)
     with pytest.raises(InvalidOptionError, match="b is 2"):
@@ -223,19 +232,19 @@ def test_senseless_weights_and_options_are_refused() -> None:
 def test_a_name_finds_titles_that_are_it_with_or_without_a_qualifier():
     """Case, accents and the part in brackets or behind a comma do not count; other words of a title do."""
     titles = ["Mercury (element)", "Mercury", "Freddie Mercury", "Lincoln, Nebraska", "São Paulo"]
-    view = LexicalView([build_postings([(title, "some text") for title in titles])])
+    view = words_of([build_postings([(title, "some text") for title in titles])])
 
-    found = {name: np.flatnonzero(view.scores({name_term(name): 1.0})).tolist() for name in ("MERCURY", "lincoln")}
+    found = {name: np.flatnonzero(view.own_scores({name_term(name): 1.0})).tolist() for name in ("MERCURY", "lincoln")}
 
     assert found == {"MERCURY": [0, 1], "lincoln": [3]}
-    assert np.flatnonzero(view.scores({name_term("sao paulo"): 1.0})).tolist() == [4]
+    assert np.flatnonzero(view.own_scores({name_term("sao paulo"): 1.0})).tolist() == [4]
 
 
 def test_title_words_are_matched_against_titles_only():
     """A word of the text is none of the title; a title's match does not depend on the passage's length."""
-    view = LexicalView([build_postings([("Paris", "short"), ("Lyon", "Paris " * 9), ("Paris, Texas", "long " * 90)])])
+    view = words_of([build_postings([("Paris", "short"), ("Lyon", "Paris " * 9), ("Paris, Texas", "long " * 90)])])
 
-    scores = view.scores(dict.fromkeys(title_word_terms("Paris"), 1.0))
+    scores = view.own_scores(dict.fromkeys(title_word_terms("Paris"), 1.0))
 
     assert scores[0] == scores[2] > 0 and scores[1] == 0
 

@@ -15,9 +15,8 @@ from kbengine.learning.tuning.losses import Loss
 from kbengine.learning.tuning.reading import PassageReader, ReaderScores, ReadingTeacher
 from kbengine.learning.tuning.rows import TuningRow
 from kbengine.learning.tuning.stored_texts import StoredTexts
-from kbengine.search.lexical import lexical_signals
-from kbengine.search.name_signal import name_signals
 from kbengine.search.query import Effort, Query, SearchOptions, Weights
+from kbengine.search.weighted_candidates import signals_of
 
 if TYPE_CHECKING:
     from kbengine.encoders.encoder import QueryVectors
@@ -165,14 +164,14 @@ class CandidateSource:
             return [np.zeros(len(each.passages), dtype=np.float32) for each in found]
         parts = []
         weights = [query.weights for query in queries]
-        signals = lexical_signals(self._reader, snapshot, queries, weights)
-        names = name_signals(self._reader, snapshot, queries, weights, signals)
-        for query, each, signal, name in zip(queries, found, signals, names, strict=True):
+        for query, each, signals in zip(
+            queries, found, signals_of(self._reader, snapshot, queries, weights), strict=True
+        ):
             scores = np.zeros(len(each.passages), dtype=np.float32)
-            if signal is not None:
-                scores = signal.scores[each.passages] * np.float32(query.weights.lexical)
-            if name is not None:
-                scores = scores + name.of(each.passages) * np.float32(query.weights.name)
+            if signals.lexical is not None:
+                scores = signals.lexical.scores[each.passages] * np.float32(query.weights.lexical)
+            if signals.names is not None:
+                scores = scores + signals.names.of(each.passages) * np.float32(query.weights.name)
             parts.append(scores.astype(np.float32))
         return parts
 
