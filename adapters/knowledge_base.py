@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from adapters.face.changing import Changing, Document
 from adapters.face.correcting import Correcting
 from adapters.face.describing import Describing
+from adapters.face.exporting import Exporting
 from adapters.face.texts import Texts
 from adapters.tasks.answerer import AnswerOptions
 from adapters.tasks.answers import TaskAnswer
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from storage.verify import VerifyReport
 
 
-class KnowledgeBase(Changing, Correcting, Describing, Texts):
+class KnowledgeBase(Changing, Correcting, Describing, Exporting, Texts):
     """A knowledge base on disk: build or open it, ask it, change it.
 
     >>> with KnowledgeBase.open(folder) as kb:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click_default_group import DefaultGroup
 
 from adapters.commands.open_domain import export_passages
 from kbengine.terminal.maintenance_commands import export_documents
-from kbengine.terminal.options import kb_option, option
+from kbengine.terminal.options import option
+from kbengine.terminal.service import Service, kb_or_service_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from adapters.exporting.export import ExportForm
 
 
 @click.group(cls=DefaultGroup, default="documents", default_if_no_args=True)
@@ -29,55 +30,61 @@ def export() -> None:
 
 
 @click.command()
-@kb_option
+@kb_or_service_option
 @option("--out", Path, "Write to this file.", required=True)
-def parquet(kb: Path, out: Path) -> None:
+def parquet(kb: Path | None, out: Path) -> None:
     """Write all passages as Parquet, a row each, with their documents; needs pyarrow.
 
     \b
     Example: kbengine export parquet --kb my-kb --out passages.parquet
     """
-    from adapters.exporting.parquet import export_parquet
-
-    _write(export_parquet, kb, out, "passages")
+    _write("parquet", kb, out)
 
 
 @click.command()
-@kb_option
+@kb_or_service_option
 @option("--out", Path, "Write to this file (.gz and .zst compress).", required=True)
 @option("--base", str, "Begin the IRIs of documents so.", default="http://localhost:8080/document?id=")
-def ntriples(kb: Path, out: Path, base: str) -> None:
+def ntriples(kb: Path | None, out: Path, base: str) -> None:
     """Write documents, names, links and passages as N-Triples, each passage with where it is from.
 
     \b
     Example: kbengine export ntriples --kb my-kb --out my-kb.nt.gz
     """
-    from adapters.exporting.ntriples import export_ntriples
-
-    _write(export_ntriples, kb, out, "triples", base=base)
+    _write("ntriples", kb, out, base=base)
 
 
 @click.command()
-@kb_option
+@kb_or_service_option
 @option("--out", Path, "Write to this file.", required=True)
-def sqlite(kb: Path, out: Path) -> None:
+def sqlite(kb: Path | None, out: Path) -> None:
     """Write documents, passages, names, links and fields as a plain SQLite file, for sqlite3 and Datasette.
 
     \b
     Example: kbengine export sqlite --kb my-kb --out my-kb.db
     """
-    from adapters.exporting.plain_sqlite import export_sqlite
-
-    _write(export_sqlite, kb, out, "documents")
+    _write("sqlite", kb, out)
 
 
-def _write(write: Callable[..., int], kb: Path, out: Path, what: str, **options: Any) -> None:
-    from kbengine.progress import Stages, progress_for_terminal
-    from storage.reader import KBReader
+def _write(form: ExportForm, kb: Path | None, out: Path, **options: str) -> None:
+    if kb is None:
+        from kbengine.terminal.service_jobs import export_of_service
 
-    with KBReader.open(kb) as reader, progress_for_terminal(quiet=False) as sink:
-        stages, total = Stages(sink), reader.info().documents
-        n = write(reader, out, progress=lambda done: stages("documents exported", done, total), **options)
+        facts = export_of_service(Service.of_environment(), out, {"form": form, **options})
+        what, n = next((name, count) for name, count in facts.items() if name != "generation")
+    else:
+        from adapters.exporting.export import export as export_all
+        from kbengine.progress import Stages, progress_for_terminal
+        from storage.reader import KBReader
+
+        with KBReader.open(kb) as reader, progress_for_terminal(quiet=False) as sink:
+            stages, total = Stages(sink), reader.info().documents
+
+            def tell(done: int) -> None:
+                stages("documents exported", done, total)
+
+            report = export_all(reader, out, form, progress=tell, **options)
+        what, n = report.what, report.n
     click.echo(f"{n:,} {what} exported", err=True)
 
 

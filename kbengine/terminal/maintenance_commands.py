@@ -142,14 +142,22 @@ def info(kb: Path | None, as_json: bool) -> None:
 
 
 @click.command("documents")
-@kb_option
+@kb_or_service_option
 @option("--out", Path, "Write to this file (.gz and .zst compress); by default to standard output.")
-def export_documents(kb: Path, out: Path | None) -> None:
+def export_documents(kb: Path | None, out: Path | None) -> None:
     """Write all live documents as JSON lines; `kbengine import` and `kbengine build` read them.
 
     \b
     Example: kbengine export --kb my-kb --out documents.jsonl.zst
     """
+    if kb is None:
+        from kbengine.terminal.service_jobs import export_of_service
+
+        if out is None or str(out) == "-":
+            raise click.UsageError("--out is missing: what a service exports is written to a file")
+        facts = export_of_service(Service.of_environment(), out, {"form": "jsonl"})
+        click.echo(f"{facts['documents']:,} documents exported", err=True)
+        return
     from kbengine.build.exporting import export_to
     from storage.reader import KBReader
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import click
 
@@ -76,3 +78,30 @@ def fetched(service: Service, job: Mapping[str, Any], out: Path) -> int:
     n_bytes = service.download(f"/v1/jobs/{job['id']}/result", out)
     service.delete(f"/v1/jobs/{job['id']}")
     return n_bytes
+
+
+def export_of_service(service: Service, out: Path, asked: Mapping[str, str]) -> dict[str, Any]:
+    """Write what a service holds to a file, which appears when it is whole, and return what was exported.
+
+    Args:
+        service: Whose knowledge base.
+        out: The file; `.gz` and `.zst` behind its name compress what came.
+        asked: As `POST /v1/kb:export` takes it.
+
+    Raises:
+        ServiceRefusedError: the service is not there, refuses, or fails.
+    """
+    job = finished(service, service.post(f"/v1/kb:export?{urlencode(asked)}", {}))
+    if out.suffix not in (".gz", ".zst"):
+        fetched(service, job, out)
+        return dict(job["facts"])
+    from kbengine.build.exporting import open_text, whole_file
+
+    plain = out.with_name(f".{out.name}.plain")
+    try:
+        fetched(service, job, plain)
+        with whole_file(out) as partial, open_text(partial, out.suffix) as packed, plain.open(encoding="utf-8") as file:
+            shutil.copyfileobj(file, packed)
+    finally:
+        plain.unlink(missing_ok=True)
+    return dict(job["facts"])

@@ -101,6 +101,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "delete_feedback": {"json": {"ids": [1]}},
     "delete_documents": {"json": {"ids": ["paris"]}},
     "upload_documents": {"data": b'{"id": "x", "title": "x", "text": "x"}', **JSON_LINES},
+    "start_export": {"query_string": {"form": "sqlite"}},
     "suggest_entity": {"query_string": {"prefix": "Pa"}},
     "suggest_property": {"query_string": {"prefix": "Pa"}},
     "suggest_type": {"query_string": {"prefix": "Pa"}},
@@ -141,6 +142,7 @@ UNREADABLE: dict[str, dict[str, Any]] = {
     **{name: {"query_string": {"page_token": "zzz"}} for name in ("list_jobs", "list_aliases", "list_feedback")},
     "list_documents": {"query_string": {"page_token": "zzz"}},
     "delete_document": {"headers": {"Idempotency-Key": "a b"}},
+    "start_export": {"query_string": {"form": "sqlite"}, "headers": {"Idempotency-Key": "a b"}},
     "start_backup": {"headers": {"Idempotency-Key": "a b"}},
 }
 OTHER: dict[str, dict[str, Any]] = {
@@ -152,6 +154,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "json": {"task": "question", "input": "x", "answer": "y", "verdict": "wrong", "document": "paris"}
     },
     "delete_feedback": {"json": {"ids": [1, 2]}},
+    "start_export": {"query_string": {"form": "jsonl"}},
     "upload_documents": {"data": b'{"id": "y", "title": "y", "text": "y"}', **JSON_LINES},
     "annotate_many": {"data": b'{"text": "Rome"}', **JSON_LINES},
     "fill_table": {"data": b"r\n", "content_type": "text/csv", "query_string": {"question": "r"}},

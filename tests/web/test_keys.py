@@ -166,6 +166,7 @@ EXAMPLES = {
     ("POST", "/v1/aliases:delete"): {"json": {"document": "nowhere"}},
     ("POST", "/reconcile"): {"data": {"queries": "{}"}},
     ("GET", "/v1/aliases/matches"): {"query_string": {"name": "x"}},
+    ("POST", "/v1/kb:export"): {"query_string": {"form": "sqlite"}},
 }
 NEEDED = {
     ("POST", "/v1/question"): "read",
@@ -203,6 +204,7 @@ NEEDED = {
     ("POST", "/v1/documents:upload"): "write",
     ("POST", "/v1/annotate:batch"): "read",
     ("POST", "/v1/fill"): "read",
+    ("POST", "/v1/kb:export"): "read",
     ("GET", "/v1/jobs"): "read",
     ("GET", "/v1/jobs/<job_id>"): "read",
     ("DELETE", "/v1/jobs/<job_id>"): "read",

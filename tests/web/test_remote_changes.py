@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import sqlite3
 import threading
 
 import pytest
 from click.testing import CliRunner
 from werkzeug.serving import make_server
 
+from adapters.commands.export import export
 from adapters.commands.feedback import feedback
 from adapters.commands.fill import fill
 from kbengine.terminal.aliases_command import aliases
@@ -167,3 +170,30 @@ def test_a_job_that_fails_is_told_and_can_be_sent_again(served, tmp_path):
 
     assert told.exit_code != 0 and "line 2" in told.output
     assert served.client.get("/v1/jobs").json["jobs"] == []
+
+
+def test_everything_is_exported_by_a_service_as_by_its_directory(served, kb_path, tmp_path):
+    """The same files, also compressed; SQLite holds the same rows."""
+    for name in ("documents.jsonl", "packed.jsonl.gz", "all.nt"):
+        form = ["ntriples"] if name.endswith("nt") else []
+        ran(export, *form, "--out", tmp_path / name)
+        ran(export, *form, "--out", tmp_path / f"here-{name}", "--kb", kb_path)
+        read = gzip.open if name.endswith("gz") else open
+        with read(tmp_path / name) as there, read(tmp_path / f"here-{name}") as here:
+            assert there.read() == here.read()
+    ran(export, "sqlite", "--out", tmp_path / "all.db")
+    database = sqlite3.connect(tmp_path / "all.db")
+    assert database.execute("SELECT count(*) FROM documents").fetchone() == (5,)
+    assert database.execute("SELECT count(*) FROM passages_fts WHERE passages_fts MATCH 'Paris'").fetchone()[0] > 0
+    database.close()
+    assert served.client.get("/v1/jobs").json["jobs"] == []
+    assert "--out is missing" in ran(export, "documents", status=2)
+
+
+def test_an_export_is_begun_on_the_page_and_its_address_refuses_other_forms(served):
+    """Which leads to the job."""
+    led = served.client.post("/status/export", data={"form": "sqlite"})
+    assert led.status_code == 303 and "/jobs#" in led.headers["Location"]
+    assert served.client.post("/status/export", data={"form": "docx"}).status_code == 400
+    assert served.client.post("/v1/kb:export?form=docx").status_code == 422
+    assert served.client.post("/v1/kb:export?form=ntriples&base=javascript:1").status_code == 422

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from apiflask import APIBlueprint
 from flask import Response
 
 from kbengine.terminal.facts import kb_facts
+from storage.errors import InvalidOptionError
 from web.endings import READS, may_end_in
 from web.guards import access
 from web.models.documents import KnowledgeBaseBody, VerifyBody
-from web.models.jobs import JobBody
+from web.models.jobs import ExportQuery, JobBody
 from web.responses import fields_of, json_response
 from web.service import current_service
 from web.submitting import accepted, new_job_folder, submit
@@ -64,6 +66,23 @@ def start_backup() -> Response:
     service = current_service()
     with new_job_folder(service) as folder:
         return accepted(submit(folder, "backup", "backup", {}))
+
+
+@kb.post("/kb:export")
+@kb.input(ExportQuery, location="query")
+@kb.output(JobBody, 202, description="The job that exports everything.")
+@may_end_in(400, 409, 429, 507, of=READS)
+@access("read")
+def start_export(query_data: ExportQuery) -> Response:
+    """Export the knowledge base, as a job.
+
+    The result is one file with all documents, their passages, names, links and fields, of one commit.
+    """
+    service = current_service()
+    if query_data.form == "parquet" and find_spec("pyarrow") is None:
+        raise InvalidOptionError("Parquet needs pyarrow, which is not installed where the service runs; ask for sqlite")
+    with new_job_folder(service) as folder:
+        return accepted(submit(folder, "export", f"export as {query_data.form}", query_data.model_dump()))
 
 
 def verify_json(state: VerifyState) -> dict[str, Any]:

@@ -11,7 +11,7 @@ State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 STATES: tuple[State, ...] = get_args(State)
 UNFINISHED: tuple[State, ...] = ("queued", "running")
 
-Kind = Literal["upload", "annotate", "fill", "backup"]
+Kind = Literal["upload", "annotate", "fill", "backup", "export"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 

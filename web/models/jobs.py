@@ -6,9 +6,27 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from adapters.exporting.export import ExportForm
+from adapters.exporting.ntriples import BASE
 from web import limits
 from web.jobs.job import Kind, State
 from web.models.base import Body
+
+
+class ExportQuery(Body):
+    """How a knowledge base is exported."""
+
+    model_config = ConfigDict(strict=False)
+
+    form: ExportForm = Field(
+        description="JSON lines that kbengine reads, SQLite for sqlite3 and Datasette, Parquet, or N-Triples."
+    )
+    base: str = Field(
+        BASE,
+        max_length=limits.TITLE_CHARS,
+        pattern=r"^https?://[^\s<>\"{}|^`\\\\]*$",
+        description="Of N-Triples: begins the IRI of each document.",
+    )
 
 
 class JobProgress(Body):

@@ -55,6 +55,7 @@ page.add_url_rule("/jobs", "jobs", jobs.jobs)
 page.add_url_rule("/jobs/stop", "stop_job", jobs.stop, methods=["POST"])
 page.add_url_rule("/docs", "api_docs", api_docs.api_docs)
 page.add_url_rule("/status", "status", state.status)
+page.add_url_rule("/status/export", "export", state.export, methods=["POST"])
 page.add_url_rule("/status/verify", "verify", state.verify, methods=["POST"])
 
 page.register_error_handler(KBError, kb_problem)

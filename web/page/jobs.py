@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from web.jobs.job import Job
 
 LISTED = 50
-_KINDS = {"upload": "Add documents", "annotate": "Annotate texts", "fill": "Fill a table", "backup": "Back up"}
+_KINDS = {
+    "upload": "Add documents",
+    "annotate": "Annotate texts",
+    "fill": "Fill a table",
+    "backup": "Back up",
+    "export": "Export",
+}
 _STATES = {
     "queued": "waiting",
     "running": "running",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from flask import Response, make_response, redirect, render_template, url_for
+from flask import Response, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
+from adapters.exporting.ntriples import BASE
+from storage.errors import InvalidOptionError
 from web.guards import FORM_TYPES, access, body
 from web.page.answer_view import Bar
 from web.service import current_service
+from web.submitting import new_job_folder, submit
 
 if TYPE_CHECKING:
     from storage.information import KBInfo
@@ -22,6 +26,15 @@ SEVERITIES = {
     "leftover": "removed by the next change",
 }
 """What each severity of a finding asks for."""
+
+
+FORMS = {
+    "jsonl": "JSON lines, which kbengine reads",
+    "sqlite": "SQLite, for sqlite3 and Datasette",
+    "parquet": "Parquet, for pandas",
+    "ntriples": "N-Triples, with sources",
+}
+"""What everything can be exported as."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,7 @@ def status() -> Response:
         "readable_bytes": readable_bytes,
         "verification": engine.verification.state,
         "severities": SEVERITIES,
+        "forms": [(form, name) for form, name in FORMS.items() if form != "parquet" or find_spec("pyarrow")],
     }
     return make_response(render_template("page/status.html", **values))
 
@@ -56,6 +70,18 @@ def verify() -> BaseResponse:
     """Begin to check every byte and lead back to the state."""
     current_service().engine.verification.start()
     return redirect(url_for("page.status", _anchor="verify"), 303)
+
+
+@access("read")
+@body(*FORM_TYPES)
+def export() -> BaseResponse:
+    """Begin to export everything in the form that was chosen and lead to the job."""
+    form = request.form.get("form", "")
+    if form not in FORMS:
+        raise InvalidOptionError(f"the form is {form[:20]!r}, wanted one of {', '.join(FORMS)}")
+    with new_job_folder(current_service()) as folder:
+        job = submit(folder, "export", f"export as {form}", {"form": form, "base": BASE})
+    return redirect(url_for("page.jobs", _anchor=job.id), 303)
 
 
 def disk_bars(bytes_by_kind: dict[str, int]) -> tuple[Bar, ...]:

@@ -10,6 +10,7 @@ from web.jobs.job import Kind
 from web.jobs.runner import Work
 from web.works.annotations import annotate
 from web.works.backups import back_up_kb
+from web.works.exports import export_kb
 from web.works.filling import fill
 from web.works.uploads import upload
 
@@ -24,5 +25,6 @@ def works_of(engine: Engine) -> Mapping[str, Work]:
         "annotate": partial(annotate, engine),
         "fill": partial(fill, engine),
         "backup": partial(back_up_kb, engine),
+        "export": partial(export_kb, engine),
     }
     return cast("Mapping[str, Work]", works)

@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from adapters.commands.export import export
+from adapters.exporting.export import form_of
 from adapters.exporting.ntriples import export_ntriples
 from adapters.exporting.plain_sqlite import export_sqlite
 from kbengine.encoders.encoder import Encoder
+from kbengine.errors import InvalidOptionError
 from kbengine.knowledge_base import KnowledgeBase
 from storage.reader import KBReader
 from tests.kbengine.small_kb import build_small_kb
@@ -26,6 +28,16 @@ EVIL = {
     "meta": {"year": 1999, "tags": ["a", "b"]},
     "aliases": ["Hi", "Ahoi"],
 }
+
+
+def test_the_name_of_a_file_says_its_form(tmp_path):
+    """Compressed or not; any other name is refused with those there are."""
+    names = {"a.jsonl.zst": "jsonl", "A.DB": "sqlite", "a.sqlite3": "sqlite", "a.pq": "parquet", "a.nt.gz": "ntriples"}
+    assert {name: form_of(tmp_path / name) for name in names} == names
+    with pytest.raises(InvalidOptionError, match=r"a\.docx says no form to export, wanted .*\.db \(sqlite\)"):
+        form_of(tmp_path / "a.docx")
+
+
 LINE = re.compile(
     r'<[^<>"{}|^`\\\x00-\x20]+> <[^<>"{}|^`\\\x00-\x20]+> '
     r'(?:<[^<>"{}|^`\\\x00-\x20]+>|"(?:[^"\\\n\r]|\\[tnr"\\]|\\u[0-9A-F]{4})*"(?:\^\^<[^<>\s]+>)?) \.'
