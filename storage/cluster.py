@@ -95,8 +95,8 @@ class Cluster:
             CorruptError: Its manifest is missing or damaged.
             CatalogUnavailableError: The catalog does not answer.
         """
-        rows = self.catalog.generations(limit=1 if generation is None else None)
-        row = next((row for row in rows if generation in (None, row.generation)), None)
+        newest = self.catalog.generations(limit=1) if generation is None else []
+        row = next(iter(newest), None) if generation is None else self.catalog.generation(generation)
         if row is None:
             wanted = "no generation yet" if generation is None else f"no generation {generation}"
             raise InvalidOptionError(f"{self.store.place} has {wanted}; 'kbengine cluster status' names them")

@@ -169,6 +169,13 @@ class Catalog:
             rows = connection.execute(select(table).order_by(table.c.generation.desc()).limit(limit)).mappings()
             return [GenerationRow(**row) for row in rows]
 
+    def generation(self, number: int) -> GenerationRow | None:
+        """Return a generation by its number, None where there is none."""
+        table = schema.generations
+        with self.database.reading() as connection:
+            row = connection.execute(select(table).where(table.c.generation == number)).mappings().first()
+        return None if row is None else GenerationRow(**row)
+
     def made_by(self, op_id: str) -> GenerationRow | None:
         """Return the generation that an operation made, None when it made none."""
         with self.database.reading() as connection:

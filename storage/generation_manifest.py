@@ -82,6 +82,7 @@ class GenerationManifest:
         common: Objects with the settings, the quantiser and the code that all shards share.
         shards: By rising ordinal.
         aliases: Object with names that documents were given or lost since their shard was made; None without any.
+        arithmetic: What passages are computed in, such as bfloat16; empty where that was not noted.
     """
 
     generation: int
@@ -96,6 +97,7 @@ class GenerationManifest:
     common: tuple[StoredFile, ...]
     shards: tuple[ShardEntry, ...]
     aliases: StoredFile | None = None
+    arithmetic: str = ""
 
     @property
     def documents(self) -> int:

@@ -171,6 +171,7 @@ def _manifest(plan: BuildPlan, cluster: Cluster, entries: tuple[ShardEntry, ...]
         passage_fingerprint=plan.passage_fingerprint,
         common=plan.common,
         shards=entries,
+        arithmetic=plan.dtype,
     )
 
 

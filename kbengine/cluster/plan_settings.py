@@ -114,9 +114,10 @@ def _options(request: SettingsRequest, n_rows: int) -> AnnOptions:
     given = {**request.ann, "kind": kind}
     options = AnnOptions(**given)  # type: ignore[arg-type]  # checked there
     needs = options.index_kind.needs_quantiser
-    # Lists with centroids of a segment's own are not the same in other shards: a scan is.
-    chosen = {"kind": kind if needs else "exact", "exact_passages": True}
-    return dataclasses.replace(options, **chosen, **({"exact_below_rows": 0} if needs else {}))  # type: ignore[arg-type]
+    # Lists with centroids of a segment's own are not the same in other shards: a scan is. Small shards hold what large
+    # ones hold.
+    chosen = {"kind": kind if needs else "exact", "exact_passages": True, "exact_below_rows": 0}
+    return dataclasses.replace(options, **chosen)  # type: ignore[arg-type]
 
 
 def _gather(sample: _Sample, encoder: Encoder, documents: list[CorpusDocument], size: int) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 
 from kbengine.cluster.build_work import Piece, done
-from kbengine.errors import InvalidOptionError, StateError
+from kbengine.errors import StateError
 
 _DEATHS = 20
 """Processes that may die before the build gives up."""
@@ -25,8 +25,6 @@ class ProcessWorkers:
     """
 
     def __init__(self, n: int) -> None:
-        if n < 1:
-            raise InvalidOptionError(f"workers is {n}, wanted 1 or more")
         self._n = n
 
     def work(self, pieces: Iterable[Piece]) -> Iterator[tuple[Piece, bytes]]:

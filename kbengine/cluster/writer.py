@@ -15,7 +15,7 @@ from kbengine.cluster.build_chunk import encode_documents, ordinals_for, write_p
 from kbengine.cluster.plan import CREATED_AT
 from kbengine.corpus.document import CorpusDocument
 from kbengine.encoders.agreement import agreeing_encoder
-from kbengine.errors import DuplicateDocumentError
+from kbengine.errors import DuplicateDocumentError, EncoderMismatchError
 from kbengine.version import __version__
 from storage.alias_records import NewAlias
 from storage.cluster import Cluster
@@ -54,6 +54,11 @@ class ClusterWriter:
     def common(self) -> CommonSettings:
         """What all shards of the cluster share."""
         return read_common(self.cluster.store, self.cluster.manifest().common)
+
+    @functools.cached_property
+    def arithmetic(self) -> str:
+        """What passages of the cluster are computed in, such as bfloat16; empty where that was not noted."""
+        return self.cluster.manifest().arithmetic
 
     def add(
         self, documents: Sequence[CorpusDocument], *, replace: bool = True, op_id: str | None = None
@@ -130,13 +135,20 @@ class ClusterWriter:
         return change_aliases(self.cluster, remove=list(aliases), op_id=op_id, kbengine_version=__version__)
 
     def _fitting_encoder(self) -> Encoder:
-        encoder = self._encoder
+        encoder, wanted = self._encoder, self.arithmetic
         if encoder is None:
             from kbengine.encoders.encoder import Encoder
 
-            encoder = self._encoder = Encoder.load(self.common.settings.encoder_name)
+            name = self.common.settings.encoder_name
+            encoder = self._encoder = Encoder.load(name, dtype=wanted or "auto")  # type: ignore[arg-type]  # checked there
         where = Path(self.cluster.store.place)
         check_encoder(encoder, self.common.settings, where)
+        seen = str(encoder.passage_dtype).removeprefix("torch.")
+        if wanted not in ("", seen):
+            raise EncoderMismatchError(
+                f"passages of {self.cluster.store.place} are computed in {wanted}, this encoder computes them in "
+                f"{seen}; load it with dtype {wanted!r} (--dtype {wanted})"
+            )
         return agreeing_encoder(encoder, self.common.settings.sparse_model, where)
 
     def _shard(self, documents: list[NewDocument]) -> NewShard:

@@ -54,8 +54,9 @@ def plan(root: str, catalog: str | None, as_json: bool, **given: Any) -> None:
 @cluster.command()
 @build_options
 @option("--workers", int, "Encode in so many processes at once, each with one thread; 1 is this one.", default=1)
+@option("--ray", str, "Let tasks of the Ray runtime at HOST:PORT, or of a local one, encode; by default processes.")
 @json_option
-def build(root: str, catalog: str | None, workers: int, as_json: bool, **given: Any) -> None:
+def build(root: str, catalog: str | None, workers: int, ray: str | None, as_json: bool, **given: Any) -> None:
     """Build a cluster from CORPUS; run it again to go on with an interrupted build.
 
     What is built does not depend on the number of workers, nor on what was interrupted. Until all is there nothing is
@@ -65,12 +66,12 @@ def build(root: str, catalog: str | None, workers: int, as_json: bool, **given: 
     Example: kbengine cluster build pages/*.jsonl.gz --to file:///srv/cluster --workers 8
     """
     from kbengine.cluster.build import build_cluster
-    from kbengine.cluster.process_build import ProcessWorkers
+    from kbengine.cluster.build_workers import workers_for
     from kbengine.progress import progress_for_terminal
     from storage.cluster import Cluster
 
     encoder = _encoder(given)
-    hands = None if workers == 1 else ProcessWorkers(workers)
+    hands = workers_for(workers, encoder=encoder, ray=ray, device=given["device"])
     found = Cluster.create(root, catalog)
     with progress_for_terminal() as progress:
         report = build_cluster(_request(given), found, encoder=encoder, workers=hands, progress=progress)
@@ -108,8 +109,11 @@ def add(root: str, catalog: str | None, as_json: bool, **given: Any) -> None:
     from storage.cluster import Cluster
 
     found = Cluster.open(root, catalog)
-    name = given["encoder"] or found.manifest().encoder_name
-    rows = ClusterWriter(found, _encoder({**given, "encoder": name})).add_corpus(_corpus(given))
+    manifest = found.manifest()
+    made_with = {"encoder": manifest.encoder_name, "dtype": manifest.arithmetic}
+    chosen = {name: given[name] if given[name] not in (None, "auto") else made_with[name] for name in made_with}
+    model = _encoder({**given, **{name: value for name, value in chosen.items() if value}})
+    rows = ClusterWriter(found, model).add_corpus(_corpus(given))
     standard_output(as_json=as_json).facts(
         {
             "generation": rows[-1].generation if rows else found.manifest().generation,

@@ -15,6 +15,7 @@ import pytest
 from kbengine.build.storing import StoreOptions
 from kbengine.cluster.build import build_cluster
 from kbengine.cluster.build_work import InProcess, Piece
+from kbengine.cluster.build_workers import workers_for
 from kbengine.cluster.planning import describe_plan, plan_build
 from kbengine.cluster.process_build import ProcessWorkers
 from kbengine.encoders.encoder import Encoder
@@ -284,6 +285,8 @@ def test_what_cannot_be_read_stops_a_build_or_is_counted(encoder: Encoder, tmp_p
         build_cluster(request_for(tmp_path / "titles.jsonl"), opened(tmp_path / "t"), encoder=encoder)
     with pytest.raises(InvalidOptionError, match="shards is 0"):
         request_for(corpus, shards=0)
+    with pytest.raises(InvalidOptionError, match="workers is 0"):
+        workers_for(0, encoder=encoder)
     cluster.close()
 
 

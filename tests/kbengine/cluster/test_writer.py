@@ -118,12 +118,16 @@ def test_a_repeated_operation_encodes_and_changes_nothing(cluster: Cluster, enco
     assert ClusterWriter(cluster).add([document("new", SENTENCES[0])], op_id="mine") == one
 
 
-def test_another_encoder_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_another_encoder_is_refused(cluster: Cluster, encoder: Encoder, tmp_path: Path) -> None:
     """Its vectors mean something else."""
     write_tiny_encoder(tmp_path / "other", seed=5)
     writer = ClusterWriter(cluster, Encoder.load(tmp_path / "other", device="cpu", dtype="float32"))
     with pytest.raises(EncoderMismatchError):
         writer.add([document("new", SENTENCES[0])])
+    assert encoder.directory is not None
+    otherwise = Encoder.load(encoder.directory, device="cpu", dtype="bfloat16")
+    with pytest.raises(EncoderMismatchError, match="computed in float32, this encoder computes them in bfloat16"):
+        ClusterWriter(cluster, otherwise).add([document("new", SENTENCES[0])])
     assert cluster.catalog.newest_number() == 1
 
 
