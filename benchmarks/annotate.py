@@ -1,6 +1,6 @@
 """How well mentions are found and linked in texts without marks, beside other linkers on the same texts.
 
-Run: python -m benchmarks.annotate --kb DIR --elevant DIR [--documents N] [--save FILE]
+Run: python -m benchmarks.annotate --kb DIR --elevant DIR [--documents N] [--encoder NAME] [--save FILE]
 
 `--elevant` is a checkout of ad-freiburg/elevant: its benchmarks, and what other systems gave on them
 (`evaluation-results/*/*.linked_articles.jsonl`). Only Reuters-128, Derczynski and Spotlight are read.
@@ -133,11 +133,12 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=10_000, help="of each set, the first so many")
     parser.add_argument("--threshold", type=float, default=AnnotateOptions.threshold)
     parser.add_argument("--save", type=Path, help="write every annotation here, one text a line")
+    parser.add_argument("--encoder", help="that links, by name, instead of the task's")
     parser.add_argument("--spans", action="store_true", help="also link the gold spans, each by itself")
     arguments = parser.parse_args()
     names = names_of_entities(arguments.elevant)
     figures: dict[str, Any] = {}
-    with KnowledgeBase.open(arguments.kb) as knowledge_base:
+    with KnowledgeBase.open(arguments.kb, arguments.encoder) as knowledge_base:
         entities = Entities(knowledge_base.reader, names)
         answerer = Answerer(knowledge_base)
         annotator = annotator_for(answerer, knowledge_base)

@@ -1,6 +1,6 @@
 """Whether a name that is known exactly, and means one document, links to it: in neutral sentences, at any size.
 
-Run: python -m benchmarks.exact_names --kb DIR [--names N] [--sentences N] [--weight W] [--add]
+Run: python -m benchmarks.exact_names --kb DIR [--names N] [--sentences N] [--weight W] [--encoder NAME] [--add]
 
 Names are titles and aliases; one means one document when no other has it, case and accents folded, as a title (with or
 without a qualifier) or as an alias. Each is put into each of the sentences, on which nothing is fitted. With --add each
@@ -83,9 +83,11 @@ def measure(
     *,
     weight: float | None = None,
     sentences: int = len(SENTENCES),
+    encoder: str | None = None,
 ) -> dict[str, Any]:
     """Return the share of names in sentences that link to their document, and what missed."""
     names = list(owners)
+    encoder = knowledge_base.encoder_name(encoder, task="entity-linking")
     asked = list(mentions(names, sentences))
     right = np.zeros(len(asked), dtype=np.bool_)
     missed: list[tuple[str, str, str]] = []
@@ -95,7 +97,7 @@ def measure(
         queries = [query_of(mention) for _, mention in batch]
         if weight is not None:
             queries = [replace(query, weights=replace(query.weights, name=weight)) for query in queries]
-        results = knowledge_base.search(queries, SearchOptions(k=5, explain=True, truncate=True))
+        results = knowledge_base.search(queries, SearchOptions(k=5, explain=True, truncate=True, encoder=encoder))
         for i, ((number, mention), result) in enumerate(zip(batch, results, strict=True), start=begin):
             wanted = owners[names[number]]
             scores = {hit.document.doc_id: hit.score for hit in result.hits}
@@ -128,6 +130,7 @@ def main() -> None:
     parser.add_argument("--names", type=int, default=500, help="how many of the names, drawn at random")
     parser.add_argument("--weight", type=float, help="of names, instead of the task's")
     parser.add_argument("--sentences", type=int, default=len(SENTENCES), help="for each name")
+    parser.add_argument("--encoder", help="asked by its name, instead of the task's")
     parser.add_argument("--add", action="store_true", help="made-up aliases, added to this knowledge base before")
     given = parser.parse_args()
     rng = random.Random(7)
@@ -140,7 +143,10 @@ def main() -> None:
             owners = add_aliases(knowledge_base, [known[name] for name in chosen], rng)
         print(
             json.dumps(
-                {"known": len(known)} | measure(knowledge_base, owners, weight=given.weight, sentences=given.sentences),
+                {"known": len(known)}
+                | measure(
+                    knowledge_base, owners, weight=given.weight, sentences=given.sentences, encoder=given.encoder
+                ),
                 indent=1,
             )
         )

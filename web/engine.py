@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from kbengine.inputs import Question
+from kbengine.inputs import TASKS, Question
 from kbengine.reading.location import DEFAULT_READER
 from kbengine.search.query import SearchOptions
 from kbengine.search.results import SearchResult
@@ -106,6 +106,8 @@ class Engine:
         knowledge_base = KnowledgeBase.open(path, options=KnowledgeBaseOptions(reader=options.reader))
         if knowledge_base.is_read_by_default:
             knowledge_base.cross_encoder()  # now rather than in the first query
+        for task in TASKS:
+            knowledge_base.encoder_for(task=task)
         return cls(knowledge_base, Answerer(knowledge_base), options)
 
     @property
