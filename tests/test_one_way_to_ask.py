@@ -78,7 +78,8 @@ def folder(module_demo_kb) -> Path:
         engine, n = knowledge_base.engine, len(FEATURES)
         models = [Logistic(tuple(0.05 * (-1.0) ** i for i in range(n)), -1.0)] * 2
         confidence = Confidence((0.0,) * n, (10.0,) * n, *models)
-        fitted = [calibration(task, encoder=engine.encoder.fingerprint, confidence=confidence) for task in TASKS]
+        encoders = {task: engine.encoder_for(task=task).fingerprint for task in TASKS}
+        fitted = [calibration(task, encoder=encoders[task], confidence=confidence) for task in TASKS]
         engine.set_setting(SETTING, settings_with(*fitted)[SETTING])
     return module_demo_kb
 
