@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from adapters.errors import RecordError
-from adapters.kilt.predicting import Answering, PredictionRun, PredictOptions, answer_options
+from adapters.kilt.predict_options import PredictOptions, answer_options
+from adapters.kilt.prediction_run import Answering, PredictionRun
 from adapters.kilt.records import read_inputs
 from adapters.kilt.submission import Prediction, prediction_line
 from kbengine.inputs import Task

@@ -12,7 +12,7 @@ from flask import Response, abort, request
 from werkzeug.exceptions import ClientDisconnected
 
 from adapters.errors import RecordError
-from adapters.kilt.predicting import PredictOptions
+from adapters.kilt.predict_options import PredictOptions
 from adapters.kilt.prediction_stream import predict_lines
 from adapters.kilt.records import read_inputs
 from adapters.tasks.answerer import AnswerOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 
 from adapters.kilt.answer_forms import MAX_STEPS, AnswerForm
-from adapters.kilt.predicting import MIN_PAGES
+from adapters.kilt.predict_options import MIN_PAGES
 from kbengine.search.query import Effort
 from web import limits
 from web.models.base import AddressFilter, Body

@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from adapters.tasks.answerer import AnswerOptions
     from adapters.tasks.answers import TaskAnswer
     from kbengine.inputs import Slot, TaskInput
+    from storage.reader import KBReader
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Callable[..., Any])
 
 reconciliation = APIBlueprint("reconciliation", __name__, url_prefix="/reconcile", tag="Reconciliation")
 
@@ -91,42 +93,34 @@ def reconcile() -> Response:
     return _answered(ReconcileForm(**sent))
 
 
-@reconciliation.get("/suggest/entity")
-@reconciliation.input(SuggestQuery, location="query")
-@reconciliation.doc(responses=_json_of("Documents, as the standard has them."))
-@read_by_local_pages
-@may_end_in(of=READS)
-@access("read")
+def _suggests(path: str, what: str) -> Callable[[V], V]:
+    """Return a decorator for the view that suggests things of a kind, as the standard has them."""
+
+    def mark(view: V) -> V:
+        marked = read_by_local_pages(may_end_in(of=READS)(access("read")(view)))
+        described = reconciliation.doc(responses=_json_of(f"{what}, as the standard has them."))(marked)
+        return reconciliation.get(f"/suggest/{path}")(reconciliation.input(SuggestQuery, location="query")(described))
+
+    return mark
+
+
+@_suggests("entity", "Documents")
 def suggest_entity(query_data: SuggestQuery) -> Response:
     """Suggest documents by the first letters of their names."""
-    reader = current_service().engine.knowledge_base.reader
-    wanted = query_data.cursor + SUGGESTIONS
-    found = suggested_documents(reader, query_data.prefix, wanted)
+    found = suggested_documents(_reader(), query_data.prefix, query_data.cursor + SUGGESTIONS)
     return _suggested(query_data, found, _entity)
 
 
-@reconciliation.get("/suggest/property")
-@reconciliation.input(SuggestQuery, location="query")
-@reconciliation.doc(responses=_json_of("Properties, as the standard has them."))
-@read_by_local_pages
-@may_end_in(of=READS)
-@access("read")
+@_suggests("property", "Properties")
 def suggest_property(query_data: SuggestQuery) -> Response:
     """Suggest relations and fields by the first letters of their names."""
-    found = suggested_properties(current_service().engine.knowledge_base.reader, query_data.prefix)
-    return _suggested(query_data, found, lambda each: each.to_json())
+    return _suggested(query_data, suggested_properties(_reader(), query_data.prefix), lambda each: each.to_json())
 
 
-@reconciliation.get("/suggest/type")
-@reconciliation.input(SuggestQuery, location="query")
-@reconciliation.doc(responses=_json_of("Types, as the standard has them."))
-@read_by_local_pages
-@may_end_in(of=READS)
-@access("read")
+@_suggests("type", "Types")
 def suggest_type(query_data: SuggestQuery) -> Response:
     """Suggest types of documents by the first letters of their names."""
-    found = suggested_kinds(current_service().engine.knowledge_base.reader, query_data.prefix)
-    return _suggested(query_data, found, lambda each: each.to_json())
+    return _suggested(query_data, suggested_kinds(_reader(), query_data.prefix), lambda each: each.to_json())
 
 
 @reconciliation.get("/properties")
@@ -137,7 +131,7 @@ def suggest_type(query_data: SuggestQuery) -> Response:
 @access("read")
 def propose_properties(query_data: ProposalQuery) -> Response:
     """Propose properties to fetch."""
-    found = proposed_properties(current_service().engine.knowledge_base.reader)[: query_data.limit]
+    found = proposed_properties(_reader())[: query_data.limit]
     properties = [each.to_json() for each in found]
     return json_response({"properties": properties, "type": query_data.type, "limit": query_data.limit})
 
@@ -228,6 +222,10 @@ def _extended(query: str) -> Response:
     current_request().facts["queries"] = n_cells
     meta = [{"id": each.id, "name": property_name(each.id)} for each in properties]
     return json_response({"meta": meta, "rows": rows})
+
+
+def _reader() -> KBReader:
+    return current_service().engine.knowledge_base.reader
 
 
 def _suggested(asked: SuggestQuery, found: Sequence[T], written: Callable[[T], dict[str, Any]]) -> Response:
