@@ -93,7 +93,8 @@ def test_explain_shows_the_parts_of_the_score(kb):
 
     place = json.loads(done.stdout)["answers"][0]["evidence"][0]
     assert sum(place["parts"].values()) == pytest.approx(place["score"], abs=1e-3)
-    assert "+ lexical" in kbengine("query", "--kb", kb, "Who designed it?", "-k", 1, "--explain").stdout
+    explained = kbengine("query", "--kb", kb, "Who designed it?", "-k", 1, "--explain").stdout
+    assert "+ lexical" in explained and f"; encoder {json.loads(done.stdout)['encoder'][:12]}; ms: " in explained
 
 
 def test_export_and_import_give_the_same_documents(kb, tmp_path):

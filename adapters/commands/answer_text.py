@@ -34,7 +34,15 @@ def show_answers(
         show_answer(output, answer, with_fields=with_fields)
     if answers and not output.as_json:
         timings = ", ".join(f"{name} {value:.1f}" for name, value in answers[0].timings_ms.items())
-        output.console.print(f"generation {answers[0].generation}; ms: {timings}", style="dim", markup=False)
+        encoders = _explained_encoders(answers)
+        by = f"encoder {', '.join(encoders)}; " if encoders else ""
+        output.console.print(f"generation {answers[0].generation}; {by}ms: {timings}", style="dim", markup=False)
+
+
+def _explained_encoders(answers: Sequence[TaskAnswer]) -> list[str]:
+    """Return what made the answers whose scores are explained: fingerprints as `kbengine encoders list` shows them."""
+    explained = [each for each in answers if each.answers and each.answers[0].evidence[0].parts is not None]
+    return list(dict.fromkeys(each.encoder[:12] for each in explained))
 
 
 def show_answer(output: Output, answer: TaskAnswer, *, with_fields: bool = False) -> None:
