@@ -55,6 +55,7 @@ from storage.restriction import Restrictions
 from storage.segment_cache import DEFER_ROWS, SegmentCache
 from storage.settings import KBSettings, read_setting, read_settings
 from storage.snapshot import LoadedSegment, Snapshot
+from storage.term_look_up import passages_with, titled
 from storage.wal import check_wal
 from storage.where_sql import matching_documents
 
@@ -169,6 +170,11 @@ class KBReader(RecordReader):
     def settings(self) -> KBSettings:
         """What the knowledge base was made with, as of the newest snapshot."""
         return self._settings
+
+    @property
+    def generation(self) -> int:
+        """The newest commit."""
+        return self.snapshot().generation
 
     def setting(self, key: str) -> JSON:
         """Return the value stored under `key` by `KBWriter.set_setting`, as of the newest commit, or None."""
@@ -325,6 +331,25 @@ class KBReader(RecordReader):
         if without:
             return super().known_names(names, without=without)
         return self._records.known_names(self._data_version, names, super().known_names)
+
+    # -- words
+
+    def titled(self, names: Sequence[str], *, limit: int) -> list[list[int]]:
+        """Return for each name the ids of the first documents that have it as title, qualifiers aside.
+
+        Args:
+            names: The names; one without a word is nobody's title.
+            limit: How many documents of each.
+        """
+        return titled(self.snapshot(), names, limit=limit)
+
+    def n_passages_with(self, term: str) -> int:
+        """Return how many passages have a term (see `storage.terms`)."""
+        return len(self.snapshot().passages_with_term(term))
+
+    def passages_with(self, term: str, places: Sequence[int]) -> list[int]:
+        """Return the ids of some of the passages that have a term, by their places in the order of ids."""
+        return passages_with(self.snapshot(), term, places)
 
     # -- names
 

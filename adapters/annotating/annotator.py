@@ -120,8 +120,7 @@ class Annotator:
 
     def weigh(self, text: str, options: AnnotateOptions) -> Iterator[tuple[Window, list[Weighed]]]:
         """Yield each window of the text with the spans that may be mentions, and what they may mean."""
-        snapshot = self._reader.snapshot()
-        names, usage = KnownNames(self._reader, snapshot), Usage(self._reader, snapshot)
+        names, usage = KnownNames(self._reader), Usage(self._reader)
         seen = Seen()
         for window in windows_of(text):
             spotted = spot(window.text, words_of(window.text), names)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from storage.terms import STOP_WORDS, terms_of
 
 if TYPE_CHECKING:
-    from storage.reader import KBReader
-    from storage.snapshot import Snapshot
+    from kbengine.search.records import Records
 
 READ_PASSAGES = 24
 """Passages in which is looked how a word is written."""
@@ -23,11 +22,10 @@ UNSEEN = 0.5
 
 
 class Usage:
-    """Shares of names among the occurrences of words, each counted once for a snapshot."""
+    """Shares of names among the occurrences of words, each counted once."""
 
-    def __init__(self, reader: KBReader, snapshot: Snapshot) -> None:
-        self._reader = reader
-        self._snapshot = snapshot
+    def __init__(self, records: Records) -> None:
+        self._records = records
         self._shares: dict[str, float] = {}
 
     def share(self, word: str) -> float:
@@ -45,18 +43,18 @@ class Usage:
         terms = terms_of(word)
         if len(terms) != 1:
             return UNSEEN
-        passages = self._snapshot.passages_with_term(terms[0])
+        n_passages = self._records.n_passages_with(terms[0])
         anchors = [
             record.uses
-            for record in self._reader.list_aliases(prefix=word, source="anchor", limit=20)
+            for record in self._records.list_aliases(prefix=word, source="anchor", limit=20)
             if record.alias.lower() == word
         ]
         if anchors:
-            return min(1.0, sum(anchors) / max(1, len(passages)))
-        step = max(1, len(passages) // READ_PASSAGES)
-        ids = self._snapshot.passage_ids[passages[::step][:READ_PASSAGES]].tolist()
+            return min(1.0, sum(anchors) / max(1, n_passages))
+        step = max(1, n_passages // READ_PASSAGES)
+        ids = self._records.passages_with(terms[0], range(0, n_passages, step)[:READ_PASSAGES])
         pattern = re.compile(rf"(?<=[\w,;] )({re.escape(word)})(?!\w)", re.IGNORECASE)
-        seen = [found for text in self._reader.passage_texts(ids).values() for found in pattern.findall(text)]
+        seen = [found for text in self._records.passage_texts(ids).values() for found in pattern.findall(text)]
         if not seen:
             return UNSEEN
         return sum(not found[0].islower() for found in seen) / len(seen)

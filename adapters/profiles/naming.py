@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from adapters.profiles.card import EntityRef
 from adapters.profiles.usual_relations import first_sentence
-from kbengine.search.meanings import LEAST_SHARE, meanings_of
-from kbengine.search.shards import source_of
-from kbengine.search.term_statistics import count_name
+from kbengine.search.meanings import LEAST_SHARE, meanings_of, named_by
 
 if TYPE_CHECKING:
     from storage.reader import KBReader
@@ -41,9 +39,7 @@ class Meaning:
 
 def meaning_of(reader: KBReader, name: str) -> Meaning:
     """Return which document the name means: by title or alias, else by the user's own id."""
-    shards = source_of(reader).shards(None)
-    scope = shards.scope(None)
-    scores = meanings_of(shards, scope, count_name(shards, scope, name), name, in_text=False)
+    scores = meanings_of(named_by(reader, name), name, in_text=False)
     documents = reader.documents(scores.keys())
     ranked = sorted(scores.keys() & documents.keys(), key=lambda each: (-scores[each], documents[each].doc_id))
     found = [documents[each] for each in ranked]

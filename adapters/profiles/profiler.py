@@ -115,7 +115,7 @@ class Profiler:
             name,
             "ambiguous" if meaning.is_known else "unknown",
             choices=tuple(entities(self._reader, choices)),
-            generation=self._reader.snapshot().generation,
+            generation=self._reader.generation,
         )
 
     def profile_of(self, doc_id: str, options: ProfileOptions | None = None) -> Profile:

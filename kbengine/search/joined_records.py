@@ -25,10 +25,13 @@ class JoinedRecords:
     """The records of several shards, none of whose documents is another's.
 
     Attributes:
-        parts: Those of each shard, without the documents that the generation has deleted (`LiveRecords`).
+        parts: Those of each shard, by rising ids, without the documents that the generation has deleted
+            (`LiveRecords`).
+        generation: Which generation they are of.
     """
 
     parts: Sequence[Records]
+    generation: int = 0
 
     def documents(self, document_ids: Collection[int]) -> dict[int, DocumentRecord]:
         """Return the documents by id; those that are not there are absent."""
@@ -89,6 +92,29 @@ class JoinedRecords:
         """Return the documents that link to a document, and how often each does; those that do most first."""
         found = [each for part in self.parts for each in part.linking_documents(doc_id, title, limit=limit)]
         return sorted(found, key=lambda each: (-each[1], each[0].document_id))[:limit]
+
+    def titled(self, names: Sequence[str], *, limit: int) -> list[list[int]]:
+        """Return for each name the ids of the first documents that have it as title, qualifiers aside."""
+        found = [part.titled(names, limit=limit) for part in self.parts]
+        return [sorted(itertools.chain.from_iterable(own))[:limit] for own in zip(*found, strict=True)]
+
+    def n_passages_with(self, term: str) -> int:
+        """Return how many passages have a term (see `storage.terms`)."""
+        return sum(part.n_passages_with(term) for part in self.parts)
+
+    def passages_with(self, term: str, places: Sequence[int]) -> list[int]:
+        """Return the ids of some of the passages that have a term, by their places in the order of ids.
+
+        Parts are in the order of ids, and none of their ranges lies in another's.
+        """
+        found: list[int] = []
+        first = 0
+        for part in self.parts:
+            n = part.n_passages_with(term)
+            own = [place - first for place in places if first <= place < first + n]
+            found += part.passages_with(term, own) if own else []
+            first += n
+        return found
 
     def list_documents(
         self,

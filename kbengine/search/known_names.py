@@ -9,31 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from storage.terms import name_term
-
 if TYPE_CHECKING:
-    from storage.reader import KBReader
-    from storage.snapshot import Snapshot
+    from kbengine.search.records import Records
 
 
 class KnownNames:
-    """The names of one snapshot of a knowledge base.
+    """The names of a knowledge base.
 
     What was looked up is remembered, so that a long text asks for each of its names once.
     """
 
-    def __init__(self, reader: KBReader, snapshot: Snapshot) -> None:
-        self._reader = reader
-        self._snapshot = snapshot
+    def __init__(self, records: Records) -> None:
+        self._records = records
         self._titles: dict[str, bool] = {}
         self._others: dict[str, bool] = {}
 
     def titled(self, names: Iterable[str]) -> set[str]:
         """Return those of the names that a document has as its title, with or without its qualifier."""
         names = set(names)
-        for name in names - self._titles.keys():
-            term = name_term(name)
-            self._titles[name] = term != name_term("") and len(self._snapshot.passages_with_term(term)) > 0
+        new = sorted(names - self._titles.keys())
+        self._titles |= {name: bool(found) for name, found in zip(new, self._records.titled(new, limit=1), strict=True)}
         return {name for name in names if self._titles[name]}
 
     def aliased(self, names: Iterable[str]) -> set[str]:
@@ -41,6 +36,6 @@ class KnownNames:
         names = set(names)
         new = sorted(names - self._others.keys())
         self._others |= {
-            name: bool(found) for name, found in zip(new, self._reader.alias_matches(new, limit=1), strict=True)
+            name: bool(found) for name, found in zip(new, self._records.alias_matches(new, limit=1), strict=True)
         }
         return {name for name in names if self._others[name]}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
 
 from storage.alias_look_up import alias_order, matches_of, prior_of
 from storage.alias_records import AliasMatch, AliasRecord, AliasSource, DocumentNames, Spelling
@@ -13,6 +16,8 @@ from storage.folding import accent_key
 from storage.overlaid_names import OverlaidNames
 from storage.reader import MAX_MATCHES, KBReader
 from storage.records import DocumentRecord, PassageRecord
+from storage.snapshot import Snapshot
+from storage.term_look_up import passages_with, titled
 
 _PAGE = 200
 _NO_LIMIT = 1 << 30
@@ -31,6 +36,11 @@ class LiveRecords:
         self.reader = reader
         self.tombstones = frozenset(map(int, tombstones))
         self.names = names or OverlaidNames()
+
+    @property
+    def generation(self) -> int:
+        """The shard's own newest commit, whichever generations it is part of."""
+        return self.reader.generation
 
     def documents(self, document_ids: Collection[int]) -> dict[int, DocumentRecord]:
         """Return the documents by id; those that are not there are absent."""
@@ -101,6 +111,25 @@ class LiveRecords:
         """Return the documents that link to a document, and how often each does; those that do most first."""
         found = self.reader.linking_documents(doc_id, title, limit=limit + len(self.tombstones))
         return [each for each in found if each[0].document_id not in self.tombstones][:limit]
+
+    def titled(self, names: Sequence[str], *, limit: int) -> list[list[int]]:
+        """Return for each name the ids of the first documents that have it as title, qualifiers aside."""
+        return titled(self._snapshot, names, limit=limit)
+
+    def n_passages_with(self, term: str) -> int:
+        """Return how many passages have a term (see `storage.terms`)."""
+        return len(self._snapshot.passages_with_term(term))
+
+    def passages_with(self, term: str, places: Sequence[int]) -> list[int]:
+        """Return the ids of some of the passages that have a term, by their places in the order of ids."""
+        return passages_with(self._snapshot, term, places)
+
+    @cached_property
+    def _snapshot(self) -> Snapshot:
+        snapshot = self.reader.snapshot()
+        if not self.tombstones:
+            return snapshot
+        return snapshot.without(np.array(sorted(self.tombstones), dtype=np.int64))
 
     def list_documents(
         self,

@@ -40,7 +40,7 @@ from kbengine.search.shard_requests import (
 )
 from kbengine.search.verbatim import passages_saying, sayers_of
 from storage.restriction import Restrictions
-from storage.terms import name_term
+from storage.term_look_up import titled as titled_in
 
 if TYPE_CHECKING:
     from storage.alias_records import Spelling
@@ -91,7 +91,7 @@ class LocalShard:
         snapshot = self._view(request.scope)
         counts = snapshot.words.counts
         spellings = self._records.spellings(request.aliases)
-        titled = [_titled(snapshot, name) for name in request.titles]
+        titled = [np.array(ids, dtype=np.int64) for ids in titled_in(snapshot, request.titles, limit=MAX_TITLED)]
         return CountAnswer(
             generation=self.generation,
             n_documents=counts.n_documents,
@@ -214,13 +214,6 @@ class LocalShard:
 
 def _reader_of(records: KBReader | LiveRecords) -> KBReader:
     return records.reader if isinstance(records, LiveRecords) else records
-
-
-def _titled(snapshot: Snapshot, name: str) -> Int64:
-    """Return the ids of the first documents that have the name as their title."""
-    passages = snapshot.passages_with_term(name_term(name))
-    ids: Int64 = np.unique(snapshot.document_ids[passages])[:MAX_TITLED]
-    return ids
 
 
 class _Remembered(Generic[K, V]):

@@ -7,13 +7,16 @@ falls with the logarithm of the document's share where the name has several mean
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from kbengine.search.naming import MAX_TITLED
+from kbengine.search.records import Records
 from kbengine.search.shard_requests import Look, LookRequest, Scope
+from storage.alias_records import AliasMatch
 from storage.folding import Form, matching_form, spelling
 from storage.terms import name_term, names_of_title
 
@@ -44,6 +47,41 @@ OWN_PASSAGES = 4
 """Passages of a document in which is looked how it writes its own name."""
 
 
+class NameStatistics(Protocol):
+    """What all shards said about names: `kbengine.search.term_statistics.TermStatistics` has it, and `NamedBy`."""
+
+    @property
+    def matches(self) -> Mapping[str, Sequence[AliasMatch]]:
+        """What each name can mean by other names of documents."""
+        ...
+
+    @property
+    def titled(self) -> Mapping[str, Sequence[int]]:
+        """The ids of the first documents that have each name as their title."""
+        ...
+
+    @property
+    def titles(self) -> Mapping[int, str]:
+        """The titles of these, and of those whose titles stand in for other names."""
+        ...
+
+
+@dataclass(frozen=True)
+class NamedBy:
+    """What a name can mean, looked up by itself."""
+
+    matches: Mapping[str, Sequence[AliasMatch]]
+    titled: Mapping[str, Sequence[int]]
+    titles: Mapping[int, str]
+
+
+def named_by(records: Records, name: str) -> NamedBy:
+    """Return which documents have a name, to be given to `meanings_of`."""
+    titled, matches = records.titled([name], limit=MAX_TITLED)[0], records.alias_matches([name])[0]
+    ids = {*titled, *(match.document_id for match in matches if "title" in match.sources)}
+    return NamedBy({name: matches}, {name: titled}, records.titles(ids) if ids else {})
+
+
 @dataclass(frozen=True)
 class _Claim:
     """How strongly a document claims a name, how well the spelling fits, and how it has the name.
@@ -58,23 +96,22 @@ class _Claim:
 
 
 def meanings_of(
-    shards: Shards,
-    scope: Scope,
-    statistics: TermStatistics,
+    statistics: NameStatistics,
     name: str,
     *,
     in_text: bool,
     is_inside: bool = False,
+    writing_small: Callable[[Sequence[int], str], set[int]] | None = None,
 ) -> dict[int, float]:
     """Return the scores of the documents that the name can mean, by document id.
 
     Args:
-        shards: where texts are looked into.
-        scope: what is searched.
-        statistics: what the shards said about the name.
+        statistics: what is known about the name.
         name: as it was asked for.
         in_text: whether the name was taken out of running text, where a lower-case word may be no name at all.
         is_inside: whether it stands inside a sentence, where a capital letter says that it is one.
+        writing_small: tells which of some documents write a word in lower case as the text does; needed for names in
+            text.
     """
     claims = _titled(statistics, name)
     found = statistics.matches.get(name, ())
@@ -98,21 +135,21 @@ def meanings_of(
         if score > 0:
             bare = PLACE_IN_TEXT if claim.is_place else BARE_IN_TEXT
             scores[document_id] = score if is_known or not in_text else score * bare
-    if not in_text or len(name.split()) != 1:
+    if not in_text or writing_small is None or len(name.split()) != 1:
         return scores
     if name.islower():
-        small = _writing_it_small(shards, scope, statistics, list(scores), name)
+        small = writing_small(list(scores), name)
         for document_id in scores.keys() - small:
             scores[document_id] *= COMMON_WORD_SCORE
     elif is_inside and name.istitle() and len(scores) > 1:
-        small = _writing_it_small(shards, scope, statistics, list(scores), name.lower())
+        small = writing_small(list(scores), name.lower())
         if small < scores.keys():
             for document_id in small:
                 scores[document_id] *= COMMON_MEANING_SCORE
     return scores
 
 
-def _titled(statistics: TermStatistics, name: str) -> dict[int, _Claim]:
+def _titled(statistics: NameStatistics, name: str) -> dict[int, _Claim]:
     """Return the documents with the name as their title."""
     term = name_term(name)
     whole: dict[int, _Claim] = {}
@@ -132,10 +169,18 @@ def _titled(statistics: TermStatistics, name: str) -> dict[int, _Claim]:
     return whole | {document_id: replace(claim, share=shared) for document_id, claim in bare.items()}
 
 
-def _writing_it_small(
+def writing_it_small(
     shards: Shards, scope: Scope, statistics: TermStatistics, document_ids: Sequence[int], name: str
 ) -> set[int]:
-    """Return the documents that write the word in lower case as the text does, not always with a capital letter."""
+    """Return the documents that write the word in lower case as a text does, not always with a capital letter.
+
+    Args:
+        shards: where their first passages are looked into.
+        scope: what is searched.
+        statistics: where the documents lie.
+        document_ids: the documents.
+        name: the word in lower case.
+    """
     owners: list[list[int]] = [[] for _ in shards.members]
     passages: list[list[int]] = [[] for _ in shards.members]
     for document_id in document_ids:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.inputs import Mention
-from kbengine.search.meanings import meanings_of
+from kbengine.search.meanings import meanings_of, writing_it_small
 from kbengine.search.query import Query, Weights
 from kbengine.search.sayings import Sought, sayings_of
 from kbengine.search.shard_requests import LexicalQuery, NameScores, Scope
@@ -80,7 +81,8 @@ def _named(
     in_text = isinstance(asked, Mention)
     is_inside = isinstance(asked, Mention) and not begins_sentence(asked.left)
     for name, weight in query.names:
-        meanings = meanings_of(shards, scope, statistics, name, in_text=in_text, is_inside=is_inside)
+        small = partial(writing_it_small, shards, scope, statistics)
+        meanings = meanings_of(statistics, name, in_text=in_text, is_inside=is_inside, writing_small=small)
         for document_id, score in meanings.items():
             of_documents[document_id] = max(of_documents.get(document_id, 0.0), weight * score)
     found = _Found(query, lexical, [[] for _ in shards.members])

@@ -18,6 +18,11 @@ from storage.records import DocumentRecord, PassageRecord
 class Records(Protocol):
     """Documents, passages and names by id and by name; each method is that of `KBReader`."""
 
+    @property
+    def generation(self) -> int:
+        """Which generation is looked into."""
+        ...
+
     def documents(self, document_ids: Collection[int]) -> dict[int, DocumentRecord]:
         """Return the documents by id; those that are not there are absent."""
         ...
@@ -64,6 +69,18 @@ class Records(Protocol):
 
     def linking_documents(self, doc_id: str, title: str, *, limit: int) -> list[tuple[DocumentRecord, int]]:
         """Return the documents that link to a document, and how often each does; those that do most first."""
+        ...
+
+    def titled(self, names: Sequence[str], *, limit: int) -> list[list[int]]:
+        """Return for each name the ids of the first documents that have it as title, qualifiers aside."""
+        ...
+
+    def n_passages_with(self, term: str) -> int:
+        """Return how many passages have a term (see `storage.terms`)."""
+        ...
+
+    def passages_with(self, term: str, places: Sequence[int]) -> list[int]:
+        """Return the ids of some of the passages that have a term, by their places in the order of ids."""
         ...
 
     def list_documents(

@@ -87,7 +87,7 @@ class ShardDirectories:
         """Open the shards.
 
         Args:
-            directories: none of whose documents is another's.
+            directories: by rising ids; none of whose documents is another's.
             generation: its number.
             executor: asks several shards at a time; None: they are asked one after another.
             index_device: where candidates are sought.
@@ -114,7 +114,7 @@ class ShardDirectories:
             raise
         self.settings = settings[0]
         """What the first of them was made with; what they share is the same in all."""
-        self.records = JoinedRecords(tuple(each.records for each in self.opened))
+        self.records = JoinedRecords(tuple(each.records for each in self.opened), generation)
         """Documents, passages and names of all of them."""
         self._shards = Shards(generation, tuple(each.shard for each in self.opened), self.records, executor)
 

@@ -99,13 +99,6 @@ def count(shards: Shards, scope: Scope, queries: Sequence[Query], weights: Seque
     return _added_up(answers, list(terms), list(document_terms), list(aliases), list(titles))
 
 
-def count_name(shards: Shards, scope: Scope, name: str) -> TermStatistics:
-    """Return which documents have a name; nothing else is counted."""
-    titles = (name,) if name_term(name) != name_term("") else ()
-    request = CountRequest(scope, _hashes(()), _hashes(()), (name,), titles)
-    return _added_up(shards.each(lambda _, shard: shard.count(request)), [], [], [name], list(titles))
-
-
 def lexical_queries(
     statistics: TermStatistics, queries: Sequence[Query], weights: Sequence[Weights], n_shards: int
 ) -> list[tuple[LexicalQuery, ...] | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,8 @@ from kbengine.search.meanings import (
     FORM_SCORES,
     PLACE_IN_TEXT,
     meanings_of,
+    named_by,
+    writing_it_small,
 )
 from kbengine.search.name_signal import begins_sentence
 from kbengine.search.query import Query, SearchOptions, Weights
@@ -20,7 +24,7 @@ from kbengine.search.sayings import Sought, sayings_of
 from kbengine.search.searcher import Searcher
 from kbengine.search.shard_requests import Look, Saying
 from kbengine.search.shards import LocalSource
-from kbengine.search.term_statistics import count_name
+from kbengine.search.term_statistics import count
 from kbengine.search.verbatim import OTHER_SCORE, READ_PASSAGES, passages_saying, sayers_of
 from storage.alias_records import NewAlias
 from storage.reader import KBReader
@@ -107,8 +111,12 @@ def meanings(path, name, *, in_text=True, is_inside=False):
     with KBReader.open(path) as reader:
         shards = LocalSource(reader).shards(None)
         scope = shards.scope(None)
-        statistics = count_name(shards, scope, name)
-        found = meanings_of(shards, scope, statistics, name, in_text=in_text, is_inside=is_inside)
+        query = Query(input=Mention(name, (0, len(name))), names=((name, 1.0),))
+        statistics = count(shards, scope, [query], [NAMED])
+        small = partial(writing_it_small, shards, scope, statistics)
+        found = meanings_of(statistics, name, in_text=in_text, is_inside=is_inside, writing_small=small)
+        if not in_text:
+            assert found == meanings_of(named_by(reader, name), name, in_text=False)
         documents = reader.documents(list(found))
         return {documents[number].doc_id: score for number, score in found.items()}
 

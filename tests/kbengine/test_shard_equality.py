@@ -13,10 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from adapters.annotating.usage import Usage
+from adapters.profiles.naming import meaning_of
 from adapters.tasks.queries import query_of
 from kbengine.encoders.encoder import QueryVectors
 from kbengine.errors import StateError
 from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
+from kbengine.search.known_names import KnownNames
 from kbengine.search.query import EFFORTS, STRATEGIES, UNITS, Query, SearchOptions
 from kbengine.search.searcher import Searcher
 from kbengine.search.shard_directories import ShardDirectories
@@ -196,6 +199,10 @@ def test_records_of_all_shards_are_those_of_one(one, many):
         assert found.alias_matches(names) == one.alias_matches(names)
         assert found.known_names(names) == one.known_names(names)
         assert found.list_aliases() == one.list_aliases()
+        assert found.titled([*names, "!"], limit=2) == one.titled([*names, "!"], limit=2)
+        n = one.n_passages_with("amber")
+        assert found.n_passages_with("amber") == n > 9
+        assert found.passages_with("amber", range(0, n, 3)) == one.passages_with("amber", range(0, n, 3))
         assert found.list_aliases(prefix="the", limit=1) == one.list_aliases(prefix="the", limit=1)
         for options in ({"limit": 500}, {"limit": 5, "after": "doc-16"}, {"title_prefix": "R"}, {"where": "half = 1"}):
             listed = [dict(enumerate(each.list_documents(**options))) for each in (found, one)]
@@ -203,6 +210,22 @@ def test_records_of_all_shards_are_those_of_one(one, many):
         for document_id in [each.document_id for each in one.list_documents(limit=500)]:
             assert found.aliases_of(document_id, limit=9) == one.aliases_of(document_id, limit=9)
             assert found.passages_of_document(document_id) == one.passages_of_document(document_id)
+
+
+def test_what_annotating_and_cards_ask_is_answered_alike(one, many):
+    """Which names are known, how often a word is one, and what a name means."""
+    names = ["Magdalena Carmen", "Casa Azul", "Reading", "reading", "Lincoln", "Diego Rivera", "Nobody", "Mercury"]
+    for shards in many.values():
+        known, wanted = KnownNames(shards.records), KnownNames(one)
+        assert known.titled(names) == wanted.titled(names) and known.aliased(names) == wanted.aliased(names)
+        for word in ("Reading", "Amber", "Magdalena Carmen", "It"):
+            assert Usage(shards.records).share(word) == Usage(one).share(word)
+        for name in (*names, "doc-3"):
+            found, expected = meaning_of(shards.records, name), meaning_of(one, name)
+            assert [each.doc_id for each in found.others] == [each.doc_id for each in expected.others]
+            assert (found.is_known, found.document is None) == (expected.is_known, expected.document is None)
+            if found.document is not None:
+                assert undated({0: found.document}) == undated({0: expected.document})
 
 
 def test_another_generation_is_refused_by_name(many: dict[int, ShardDirectories]):

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from adapters.tasks.answerer import AnswerOptions
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
 from adapters.tasks.provenance import PageProvenance
@@ -40,19 +38,22 @@ class ScriptedLinker:
         self.thinks = thinks
         self.links: dict[str, set[str]] = {}
         self.asked: list[str] = []
-        self.live_passages = np.ones(len(documents), dtype=bool)
-        self.passage_ids = np.arange(len(documents))
 
-    def snapshot(self) -> Any:
-        return self
-
-    def passages_with_term(self, term: str) -> Any:
-        found = [
+    def _having(self, term: str) -> list[int]:
+        return [
             i
             for i, (title, text) in enumerate(self.documents.items())
             if term in {name_term(name) for name in names_of_title(title)} or term in terms_of(f"{title} {text}")
         ]
-        return np.array(found, dtype=np.int64)
+
+    def titled(self, names: Sequence[str], *, limit: int) -> list[list[int]]:
+        return [self._having(name_term(name))[:limit] for name in names]
+
+    def n_passages_with(self, term: str) -> int:
+        return len(self._having(term))
+
+    def passages_with(self, term: str, places: Sequence[int]) -> list[int]:
+        return [self._having(term)[place] for place in places]
 
     def passage_texts(self, ids: Sequence[int]) -> dict[int, str]:
         return {i: list(self.documents.values())[i] for i in ids}
