@@ -53,6 +53,7 @@ def test_defaults_that_are_told_in_words_are_those_of_the_recipes():
     from kbengine.learning.runs.encoder import EncoderRecipe
     from kbengine.learning.runs.reader import ReaderRecipe
     from kbengine.learning.runs.sparse import SparseRecipe
+    from kbengine.learning.runs.verdict import VerdictRecipe
     from kbengine.learning.tuning.options import TuningOptions
 
     told, real = {}, {}
@@ -60,6 +61,7 @@ def test_defaults_that_are_told_in_words_are_those_of_the_recipes():
         "train encoder": EncoderRecipe(),
         "train reader": ReaderRecipe(),
         "train sparse": SparseRecipe(),
+        "train verdict": VerdictRecipe(),
         "tune": TuningOptions(),
     }.items():
         for option in ("epochs", "batch-size", "accumulate", "seed", "learning-rate"):

@@ -15,6 +15,7 @@ from kbengine.terminal.options import json_option, kb_option, option, reader_opt
 
 if TYPE_CHECKING:
     from adapters.errors import RecordError
+    from adapters.kilt.verdicts import Judging
     from kbengine.inputs import Task
 
 SHOWN_RECORDS = 20
@@ -35,6 +36,7 @@ SHOWN_RECORDS = 20
 @reader_option
 @option("--where", str, "Search only documents whose fields pass this filter; by default all.")
 @option("--answer", ANSWER_FORMS, "Answer with this; by default as the data set wants, else with the task's answer.")
+@option("--verdict", Path, "Judge claims by the model that `train verdict` made here; by default pages alone.")
 @option("--steps", int, "Find pages in 1 step or 2, the second with what the first found; by default 2 for HotpotQA.")
 @option("--threshold", float, "Leave answers less probable than this blank; by default none is.")
 @option("--resume", bool, "Go on with an unfinished file of the same settings.")
@@ -42,7 +44,15 @@ SHOWN_RECORDS = 20
 @option("--strict", bool, "Stop at a bad record instead of leaving its answer blank.")
 @json_option
 def predict(
-    inputs: Path, kb: Path, task: Task | None, encoder: str | None, reader: str, out: Path, as_json: bool, **given: Any
+    inputs: Path,
+    kb: Path,
+    task: Task | None,
+    encoder: str | None,
+    reader: str,
+    out: Path,
+    verdict: Path | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Answer every record of a KILT file; the result is a valid leaderboard submission. `-` is standard input.
 
@@ -51,6 +61,7 @@ def predict(
       kbengine predict trex-test_without_answers-kilt.jsonl --kb my-kb --out submissions/
       kbengine predict questions.jsonl.gz --task question --kb my-kb --out answers.jsonl --resume
       kbengine predict fever-dev-kilt.jsonl --kb my-kb --out submissions/     (pages; no verdicts)
+      kbengine predict fever-dev-kilt.jsonl --kb my-kb --verdict my-verdicts --out submissions/
     """
     from adapters.kilt.predicting import PredictOptions, predict_file
     from adapters.kilt.task_files import output_path, task_of_file
@@ -60,11 +71,19 @@ def predict(
     options = PredictOptions(**given)
     task = task or task_of_file(inputs)
     path = output_path(inputs, out)  # here too, so that a wrong name is told before the model is loaded
+    judge = None if verdict is None else _judge(verdict)
     opened_with = KnowledgeBaseOptions(reader=reader)
     with KnowledgeBase.open(kb, encoder, options=opened_with) as knowledge_base, progress_for_terminal() as progress:
         notices = _Notices()
         report = predict_file(
-            knowledge_base, inputs, path, task=task, options=options, progress=progress, notice=notices.take
+            knowledge_base,
+            inputs,
+            path,
+            task=task,
+            options=options,
+            progress=progress,
+            notice=notices.take,
+            judge=judge,
         )
     notices.count_the_rest()
     standard_output(as_json=as_json).facts(report.facts())
@@ -142,6 +161,12 @@ def lint(guess: Path, inputs: Path | None, as_json: bool) -> None:
         click.echo(lint_text(report))
     if not report.accepted:
         raise SystemExit(1)
+
+
+def _judge(directory: Path) -> Judging:
+    from kbengine.verdicts.judge import Judge
+
+    return Judge.load(directory)
 
 
 class _Notices:

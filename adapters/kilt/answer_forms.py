@@ -1,8 +1,9 @@
 """What a submission writes as the answer, and in how many steps its pages are found, for data sets that want others.
 
 Most data sets are answered by a phrase, or by what their task calls the answer. FEVER's claims get their pages: a
-verdict is no text of a page. ELI5 gets the best sentences, as many as an explanation needs. HotpotQA's questions rest
-on two pages: a second search sees the first page found and its phrase.
+verdict is no text of a page; with a model of the user's they get SUPPORTS or REFUTES as well. ELI5 gets the best
+sentences, as many as an explanation needs. HotpotQA's questions rest on two pages: a second search sees the first page
+found and its phrase.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from adapters.tasks.answers import TaskAnswer
     from kbengine.search.results import Hit, SearchResult
 
-AnswerForm = Literal["phrase", "sentences", "pages"]
-"""phrase: the task's own answer; sentences: the best ones; pages: none, the pages are what is wanted."""
+AnswerForm = Literal["phrase", "sentences", "pages", "verdict"]
+"""phrase: the task's own answer; sentences: the best ones; pages: none, the pages are what is wanted; verdict: what a
+model that the user trained says of a claim, SUPPORTS or REFUTES."""
 ANSWER_FORMS: tuple[AnswerForm, ...] = get_args(AnswerForm)
 
 MAX_STEPS = 2

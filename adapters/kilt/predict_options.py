@@ -31,8 +31,9 @@ class PredictOptions:
 
     Every record that has an answer gets it, however improbable, unless a `threshold` is given: then an answer that is
     less probable is left blank, its pages stay. `encoder` names one tuned for the knowledge base; `strategy`
-    and `read`, how many passages are read, are the task's own unless given. `answer` (a phrase, the best sentences, or
-    pages alone) and `steps` (1 or 2 searches for the pages) are the data set's own unless given.
+    and `read`, how many passages are read, are the task's own unless given. `answer` (a phrase, the best sentences,
+    pages alone, or with a model for it a verdict) and `steps` (1 or 2 searches for the pages) are the data set's own
+    unless given.
 
     The effort is low by default: with three signals naming candidates, a quarter of the lists gives the same figures
     (300 rows each of docred, fewrel and squad: R-precision and KILT-EM equal to the last digit) in half the time.
@@ -70,13 +71,15 @@ class PredictOptions:
         """Return the options with what the data set wants where nothing was said.
 
         Raises:
-            InvalidOptionError: the task's answers are no sentences, or its pages are found in one step.
+            InvalidOptionError: the task's answers are no sentences or verdicts, or its pages are found in one step.
         """
         as_asked = dataset if dataset is not None and dataset.task == task else None
         answer = self.answer or (as_asked.answer if as_asked else "phrase")
         steps = self.steps or (as_asked.steps if as_asked else 1)
         if steps > 1 and task != "question":
             raise InvalidOptionError(f"{steps} steps were asked for and the task is {task}; only questions take two")
+        if answer == "verdict" and task != "question":
+            raise InvalidOptionError(f"verdicts were asked for and the task is {task}; claims are asked as questions")
         if answer == "sentences" and task != "question":
             raise InvalidOptionError(
                 f"sentences were asked for and the task is {task}, which has an answer of its own; leave them out"
@@ -90,7 +93,8 @@ def answer_options(options: PredictOptions) -> AnswerOptions:
         k=options.pages,
         weights=options.weights,
         effort=options.effort,
-        threshold=options.threshold or 0.0,
+        # That of a verdict is compared with the verdict's own probability.
+        threshold=0.0 if options.answer == "verdict" else options.threshold or 0.0,
         truncate=True,
         encoder=options.encoder,
         strategy=options.strategy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from adapters.kilt.records import read_inputs
 from adapters.kilt.submission import SubmissionWriter
 from adapters.kilt.task_files import output_path as output_path
 from adapters.kilt.task_files import task_of_file as task_of_file
+from adapters.kilt.verdicts import Judging, check_judge
 from adapters.tasks.answerer import Answerer
 from kbengine.inputs import Task
 from kbengine.progress import NoProgress, ProgressSink
@@ -38,6 +39,7 @@ def predict_file(
     options: PredictOptions | None = None,
     progress: ProgressSink | None = None,
     notice: Callable[[RecordError], None] | None = None,
+    judge: Judging | None = None,
 ) -> PredictReport:
     """Return the report of predicting every record of a KILT file into a submission.
 
@@ -52,16 +54,21 @@ def predict_file(
         options: pages, batches, resuming, strictness.
         progress: shows how far it is.
         notice: called with every refused record, and with dialogues whose older turns were left out.
+        judge: answers each record, a claim, with SUPPORTS or REFUTES by the pages found for it; with it the answer is
+            the verdict unless another is asked for.
 
     Raises:
-        InvalidOptionError: the task is not known, or `out` cannot be used.
+        InvalidOptionError: the task is not known, `out` cannot be used, or verdicts are asked for without a judge.
         RecordError: a bad record when `options.strict`, or a damaged input file.
         SubmissionError: a file is in the way, or the inputs hold no record with an id.
         StorageFullError: no space; the unfinished file can be resumed.
     """
     options = options or PredictOptions()
     task = task or task_of_file(inputs)
+    if judge is not None and options.answer is None:
+        options = replace(options, answer="verdict")
     options = options.of_dataset(dataset_of(inputs), task)
+    check_judge(options.answer, judge)
     path = output_path(inputs, Path(out))
     progress = progress or NoProgress()
     if str(inputs) != "-":
@@ -70,9 +77,9 @@ def predict_file(
     answerer = Answerer(knowledge_base)
     answerer.check_threshold(task, answer_options(options))
     began = time.perf_counter()
-    signature = run_signature(knowledge_base, task, options)
+    signature = run_signature(knowledge_base, task, options, judge=judge)
     with SubmissionWriter(path, resume=options.resume, overwrite=options.overwrite, signature=signature) as writer:
-        run = PredictionRun(answerer, writer, task, options, progress, notice or _ignore)
+        run = PredictionRun(answerer, writer, task, options, progress, notice or _ignore, judge=judge)
         total = None if str(inputs) == "-" or isinstance(progress, NoProgress) else _count_lines(inputs)
         progress.begin(f"predicting {path.name}", total, "")
         for record in read_inputs(inputs, refuse=run.refuse):
@@ -85,7 +92,9 @@ def predict_file(
     return run.report
 
 
-def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOptions) -> str:
+def run_signature(
+    knowledge_base: KnowledgeBase, task: Task, options: PredictOptions, *, judge: Judging | None = None
+) -> str:
     """Return what the predictions depend on; an unfinished file is only resumed under the same."""
     return json.dumps(
         {
@@ -102,6 +111,7 @@ def run_signature(knowledge_base: KnowledgeBase, task: Task, options: PredictOpt
             "where": options.where,
             "answer": options.answer,
             "steps": options.steps,
+            **({} if judge is None else {"verdict": judge.fingerprint}),
         }
     )
 

@@ -20,6 +20,7 @@ from adapters.kilt.records import TaskRecord
 from adapters.kilt.submission import Prediction
 from adapters.kilt.task_files import output_path as output_path
 from adapters.kilt.task_files import task_of_file as task_of_file
+from adapters.kilt.verdicts import Judging, judgements
 from adapters.tasks.answerer import AnswerOptions
 from adapters.tasks.defaults import MAX_INPUT_CHARS, MAX_TURNS
 from adapters.tasks.evidence import answer_of, provenance_of
@@ -35,6 +36,7 @@ from kbengine.text_form import input_of
 if TYPE_CHECKING:
     from adapters.tasks.answers import TaskAnswer
     from kbengine.search.results import SearchResult
+    from kbengine.verdicts.verdict import Judgement
 
 from adapters.kilt.predict_options import PredictOptions, answer_options
 
@@ -144,6 +146,8 @@ class PredictionRun:
         options: PredictOptions,
         progress: ProgressSink,
         notice: Callable[[RecordError], None],
+        *,
+        judge: Judging | None = None,
     ) -> None:
         self.report = PredictReport(task, writer.path)
         self.ids: set[str] = set()
@@ -153,6 +157,7 @@ class PredictionRun:
         self._options = options
         self._progress = progress
         self._notice = notice
+        self._judge = judge
         self._pending: list[_Pending] = []
         self._n_requests = 0
         self._began = time.perf_counter()
@@ -239,6 +244,9 @@ class PredictionRun:
             pages = [of_both_steps(*each, options.k) for each in zip(pages, answered_by, strict=True)]
         if self._options.answer == "pages":
             return [_Searched(each, "", is_below=False) for each in pages]
+        if self._judge is not None:
+            found = judgements(self._judge, requests, pages)
+            return [self._by_verdict(*each) for each in zip(pages, found, strict=True)]
         if self._options.answer == "sentences":
             said = best_sentences(self._answerer, requests, options)
             return [_Searched(*each, is_below=False) for each in zip(pages, said, strict=True)]
@@ -255,6 +263,11 @@ class PredictionRun:
             is_below[i] = answer.reason == "below_threshold"
             texts[i] = answer.best.text if answer.best else ""
         return [_Searched(*each) for each in zip(pages, texts, is_below, strict=True)]
+
+    def _by_verdict(self, pages: SearchResult, judgement: Judgement | None) -> _Searched:
+        """Return the verdict as the answer; a blank where nothing was found, or it is less probable than wanted."""
+        is_below = judgement is not None and judgement.probability < (self._options.threshold or 0.0)
+        return _Searched(pages, "" if judgement is None or is_below else judgement.verdict, is_below)
 
     def _prediction(self, pending: _Pending, result: _Searched | QueryError | None) -> Prediction:
         if result is None or pending.record is None:

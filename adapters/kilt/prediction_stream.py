@@ -10,6 +10,7 @@ from adapters.kilt.predict_options import PredictOptions, answer_options
 from adapters.kilt.prediction_run import Answering, PredictionRun
 from adapters.kilt.records import read_inputs
 from adapters.kilt.submission import Prediction, prediction_line
+from adapters.kilt.verdicts import Judging, check_judge
 from kbengine.inputs import Task
 from kbengine.progress import NoProgress
 
@@ -21,6 +22,7 @@ def predict_lines(
     task: Task,
     options: PredictOptions,
     notice: Callable[[RecordError], None],
+    judge: Judging | None = None,
 ) -> Iterator[str]:
     """Yield the lines of the submission that `predict_file` would write, each batch as soon as it is answered.
 
@@ -30,13 +32,16 @@ def predict_lines(
         task: of the inputs.
         options: pages, batches, strictness; there is nothing to resume.
         notice: called with every refused record.
+        judge: answers claims with verdicts, where the options ask for these.
 
     Raises:
+        InvalidOptionError: verdicts are asked for without a judge.
         RecordError: a bad record when `options.strict`, or a damaged input file.
     """
+    check_judge(options.answer, judge)
     answerer.check_threshold(task, answer_options(options))
     lines = _Lines(inputs)
-    run = PredictionRun(answerer, lines, task, options, NoProgress(), notice)
+    run = PredictionRun(answerer, lines, task, options, NoProgress(), notice, judge=judge)
     for record in read_inputs(inputs, refuse=run.refuse):
         run.add(record)
         yield from lines.take()

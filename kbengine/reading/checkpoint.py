@@ -14,12 +14,12 @@ from torch import Tensor
 from kbengine.encoders.checkpoint import TOKENIZER_FILE, WEIGHTS_FILE, check_weights
 from kbengine.encoders.config import CONFIG_FILE
 from kbengine.encoders.packing import WEIGHTS_DTYPES, WeightsDType, check_finite, pack, read_packed, unpack_all
-from kbengine.errors import CorruptError, EncoderError, InvalidOptionError
-from kbengine.reading.checkpoint_files import CHECKSUM_FILE
+from kbengine.errors import EncoderError, InvalidOptionError
+from kbengine.reading.checkpoint_files import CHECKSUM_FILE, check_files
 from kbengine.reading.config import ReaderConfig
 from kbengine.reading.model import CrossEncoder, empty_cross_encoder
 from kbengine.reading.shared_embeddings import EMBEDDINGS_PREFIX, read_shared_embeddings, shared_embeddings
-from storage.durable import check_file, write_directory
+from storage.durable import write_directory
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,14 @@ def read_reader(directory: Path) -> ReaderCheckpoint:
         EncoderError: the directory holds no reader, or its parts do not fit each other.
         CorruptError: a file is not what was written.
     """
-    checksums = _checksums(directory)
-    for name in (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE):
-        check_file(directory / name, n_bytes=checksums[name][0], sha256=checksums[name][1])
+    digests = check_files(directory, (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE), "reader")
     config = ReaderConfig.from_json(json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8")))
     stored = read_packed(directory / WEIGHTS_FILE)
     if config.embeddings_of is not None:
         stored |= read_shared_embeddings(config.embeddings_of)
     weights = unpack_all(stored, directory / WEIGHTS_FILE)
     check_weights(weights, empty_cross_encoder(config), "the reader", directory)
-    fingerprint = "".join(checksums[name][1][:16] for name in (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE))
+    fingerprint = "".join(digest[:16] for digest in digests)
     tokenizer_json = (directory / TOKENIZER_FILE).read_text(encoding="utf-8")
     return ReaderCheckpoint(config, tokenizer_json, weights, stored, fingerprint)
 
@@ -110,20 +108,3 @@ def write_reader(
         WEIGHTS_FILE: save(stored, metadata={"format": "pt", "dtype": dtype}),
     }
     write_directory(directory, files, checksums=CHECKSUM_FILE)
-
-
-def _checksums(directory: Path) -> dict[str, tuple[int, str]]:
-    """Return size and sha256 of each file, as written beside them."""
-    path = directory / CHECKSUM_FILE
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            name: (int(value[name]["bytes"]), str(value[name]["sha256"]))
-            for name in (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE)
-        }
-    except FileNotFoundError as e:
-        raise EncoderError(
-            f"{path} is missing, so {directory} holds no reader; give a directory that 'kbengine train' made"
-        ) from e
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        raise CorruptError(f"cannot read {path}: {e}; copy the reader again") from e

@@ -1,4 +1,4 @@
-"""The group `train`: the phrase encoder by default, the reader, and sparse heads."""
+"""The group `train`: the phrase encoder by default, the reader, sparse heads, and verdicts."""
 
 from __future__ import annotations
 
@@ -100,5 +100,30 @@ def sparse(out: Path, **given: Any) -> None:
     run_training(SparseRecipe, out, **given)
 
 
-for command in (encoder, reader, sparse):
+@click.command()
+@data_options
+@option("--init", str, "Begin with this reader, a bundled one's name or a directory; by default minilm-reader.")
+@option("--out", Path, "Make this directory with the model; the run is kept in OUT.run.", required=True)
+@option("--negative-fraction", float, "Show this share of the claims beside passages of other pages; by default 0.5.")
+@option("--dev-limit", int, "Judge so many development claims at each evaluation; by default 1000.")
+@option("--limit", int, "Use at most so many training claims; by default all.")
+@option("--weights", ("int8", "float16", "float32"), "Store the result in this number type; by default float16.")
+@loop_options(epochs=3, batch_size=32, learning_rate="1e-4")
+def verdict(out: Path, **given: Any) -> None:
+    """Train a model that reads a claim with passages and says SUPPORTS or REFUTES, from KILT rows such as FEVER's.
+
+    Rows with another answer, or without provenance in the pages, are counted and left out.
+
+    \b
+    Example:
+      kbengine train verdict --train fever-train-kilt.jsonl --dev fever-dev-kilt.jsonl --pages pages.jsonl.gz \\
+        --out my-verdicts
+      kbengine predict fever-dev-kilt.jsonl --kb my-kb --verdict my-verdicts --out submissions/
+    """
+    from kbengine.learning.runs.verdict import VerdictRecipe
+
+    run_training(VerdictRecipe, out, **given)
+
+
+for command in (encoder, reader, sparse, verdict):
     train.add_command(command)

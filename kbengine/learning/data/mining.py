@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from kbengine.errors import TrainingDataError
 from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
@@ -14,6 +14,7 @@ from kbengine.learning.data.passage_index import IndexedPassage, PassageIndex
 from kbengine.progress import NoProgress, ProgressSink
 
 Kind = Literal["bm25", "same-phrase"]
+E = TypeVar("E", bound=TrainingExample)
 
 
 _DEPTH = 50
@@ -22,13 +23,13 @@ _CHUNK = 1024
 
 
 def mine_negatives(
-    examples: Sequence[TrainingExample],
+    examples: Sequence[E],
     passages: Sequence[IndexedPassage],
     kind: Kind,
     *,
     n: int = 1,
     progress: ProgressSink | None = None,
-) -> list[TrainingExample]:
+) -> list[E]:
     """Return the examples with up to `n` mined passages each; those that have some already keep them in front.
 
     "bm25": the best passages for the query that hold none of its answers and are of another document. "same-phrase":
@@ -50,7 +51,7 @@ def mine_negatives(
         raise TrainingDataError("there are no passages to mine negatives from; give the corpus with --pages")
     index = PassageIndex([passage.text for passage in passages])
     progress.begin("mining negatives", len(examples), "examples")
-    mined: list[TrainingExample] = []
+    mined: list[E] = []
     for begin in range(0, len(examples), _CHUNK):
         some = examples[begin : begin + _CHUNK]
         queries = [_search_text(example, kind) for example in some]
@@ -62,7 +63,7 @@ def mine_negatives(
     return mined
 
 
-def _with_negatives(example: TrainingExample, chosen: Sequence[IndexedPassage], n: int) -> TrainingExample:
+def _with_negatives(example: E, chosen: Sequence[IndexedPassage], n: int) -> E:
     """Return the example with its own negatives and then mined ones, at least its own and at most n; each text once."""
     titles = dict(zip(example.negatives, example.negative_titles or [""] * len(example.negatives), strict=True))
     for each in chosen:

@@ -87,7 +87,7 @@ def read_training_files(
             of_file = FileReport(str(path), kind)
             report.files.append(of_file)
             if kind == "open" and corpus is not None:
-                examples += corpus.examples(_json_lines(path), of_file, _source(path))
+                examples += corpus.examples(json_lines(path), of_file, source_of(path))
             else:
                 examples += _examples(path, kind, of_file, options, pages)
     if not examples:
@@ -133,7 +133,7 @@ def _examples(
     path: Path, kind: DataFormat, report: FileReport, options: DataOptions, pages: PageStore
 ) -> Iterator[TrainingExample]:
     """Give the examples of one file, each row counted."""
-    source = _source(path)
+    source = source_of(path)
     rows: Iterable[Any]
     make: Callable[[Any], Iterable[TrainingExample]]
     if kind == "squad":
@@ -142,14 +142,14 @@ def _examples(
         rows = (line.decode("utf-8", errors="replace").rstrip("\r\n") for line in _lines(path))
         make = lambda line: [zero_shot_example(line, report, source, as_questions=options.as_questions)]  # noqa: E731
     elif kind == "kilt":
-        task, n, exclude = kind_of_rows(islice(_json_lines(path), _HEAD_ROWS)), options.max_passages, options.exclude
-        rows = _json_lines(path)
+        task, n, exclude = kind_of_rows(islice(json_lines(path), _HEAD_ROWS)), options.max_passages, options.exclude
+        rows = json_lines(path)
         make = lambda row: kilt_examples(  # noqa: E731
             row, kind_of_row(row, task), pages, report, source, exclude=exclude, max_passages=n
         )
     elif kind == "natural-questions":
         n = options.max_passages
-        rows = _json_lines(path)
+        rows = json_lines(path)
         make = lambda row: simplified_examples(row, report, source, max_passages=n)  # noqa: E731
     else:
         rows, make = _json_list(path), lambda row: [dpr_example(row, report, source)]
@@ -173,7 +173,8 @@ def _evidence(formats: Sequence[tuple[Path, DataFormat]], options: DataOptions) 
     return EvidenceCorpus((document for document, _ in read_corpus(options.pages)), options.exclude)
 
 
-def _source(path: Path) -> str:
+def source_of(path: Path) -> str:
+    """Return the name that examples of a file have: what stands before its first full stop."""
     return path.name.partition(".")[0]
 
 
@@ -182,12 +183,12 @@ def _wanted_pages(formats: Sequence[tuple[Path, DataFormat]], options: DataOptio
     wanted: set[str] = set()
     for path, kind in formats:
         if kind == "kilt":
-            for row in _json_lines(path):
+            for row in json_lines(path):
                 wanted.update(place.page_id for place in gold_places(row))
     return wanted - options.exclude
 
 
-def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+def json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
     """Give the objects of a file of JSON lines.
 
     Raises:

@@ -57,6 +57,15 @@ class Recipe(ABC):
     data: DataSection = field(default_factory=DataSection)
     loop: LoopOptions = field(default_factory=LoopOptions)
 
+    def examples(self, progress: ProgressSink) -> Examples:
+        """Return what the recipe's files hold.
+
+        Raises:
+            TrainingDataError: nothing can be trained on.
+            CorpusError: a file cannot be read.
+        """
+        return read_examples(self.data, seed=self.loop.seed, progress=progress)
+
     @abstractmethod
     def prepare(self, examples: Examples, run: Path, processes: Processes, progress: ProgressSink) -> Prepared:
         """Return the model with its batches; `run` is a folder for what should outlive an interruption."""
@@ -125,7 +134,7 @@ def train_model(
     if out.exists():  # better now than after hours of training
         raise EncoderError(f"{out} already exists; choose another directory or remove it first")
     progress = progress or NoProgress()
-    examples = examples or read_examples(recipe.data, seed=recipe.loop.seed, progress=progress)
+    examples = examples or recipe.examples(progress)
     processes = processes or join_processes(recipe.loop.device)
     run = run_directory(out)
     prepared = recipe.prepare(examples, run, processes, progress)

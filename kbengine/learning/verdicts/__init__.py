@@ -1,0 +1,1 @@
+"""Training of the model that says whether passages support a claim or refute it."""
