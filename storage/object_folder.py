@@ -13,7 +13,6 @@ from storage.durable import (
     READ_CHUNK_BYTES,
     TEMPORARY_SUFFIX,
     DurableFile,
-    copy_durably,
     fsync_directory,
     hash_file,
     is_abandoned,
@@ -51,19 +50,16 @@ class ObjectFolder(ObjectStore):
             return file
         target = self.folder.joinpath(*object_name(sha256))
         self._make(target.parent)
-        remove_file(target)  # of another size: damaged
-        temporary = target.with_name(f"{sha256}.{uuid.uuid4().hex}.part")
         try:
-            copied, seen = copy_durably(path, temporary)
-            if (copied, seen) != (n_bytes, sha256):
-                raise self.damaged(file, n_bytes=copied, sha256=seen)
-            with contextlib.suppress(OSError):
-                temporary.rename(target)
-            fsync_directory(target.parent)
-        finally:
-            remove_file(temporary)
-        if not self.has(sha256, n_bytes):
-            raise self.missing(file)
+            # One of another size is damaged, and replaced; of two at once the second replaces the same bytes.
+            with path.open("rb", buffering=0) as source, DurableFile(target) as copy:
+                while chunk := source.read(READ_CHUNK_BYTES):
+                    copy.write(chunk)
+                if (copy.n_bytes, copy.sha256) != (n_bytes, sha256):
+                    raise self.damaged(file, n_bytes=copy.n_bytes, sha256=copy.sha256)
+                copy.commit(replace=True)
+        except OSError as error:
+            raise read_error(error, path) from error
         return file
 
     def fetch(self, file: StoredFile, target: Path) -> None:
