@@ -235,4 +235,4 @@ def test_a_tuned_encoder_has_a_calibration_of_its_own(tmp_path) -> None:
         assert own.answers[0].probability is None and tuned.answers[0].probability is not None
         assert calibrations_of(knowledge_base.setting(SETTING), encoder=info.fingerprint).tasks.keys() == {"question"}
     with KnowledgeBase.open(tmp_path / "kb", "linker") as knowledge_base:
-        assert Answerer(knowledge_base).calibrations.tasks.keys() == {"question"}
+        assert Answerer(knowledge_base).calibrations_for(None).tasks.keys() == {"question"}
