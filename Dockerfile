@@ -4,11 +4,13 @@
 # Keys:   docker run --rm -v "$PWD/my-kb:/kb" kbengine key create laptop --scope write
 # Serve:  docker run --rm --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges \
 #             -v "$PWD/my-kb:/kb" -p 8080:8080 kbengine
+# A cluster's searchers and services: docker build --build-arg EXTRAS='[cluster]' -t kbengine-cluster .
 # The knowledge base must belong to user 10001 (chown -R 10001:10001 my-kb). Without a key the service does not start.
 FROM python:3.11-slim-bookworm AS build
 
 # A version with a local part such as 2.13.0+cpu is preferred to the same one without, which brings CUDA's packages.
 ARG PYTORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG EXTRAS=""
 
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE CHANGELOG.md ./
@@ -17,7 +19,7 @@ COPY kbengine kbengine
 COPY adapters adapters
 COPY web web
 RUN python -m venv /opt/kbengine \
-    && /opt/kbengine/bin/python -m pip install --no-cache-dir --extra-index-url "$PYTORCH_INDEX" --constraint constraints.txt .
+    && /opt/kbengine/bin/python -m pip install --no-cache-dir --extra-index-url "$PYTORCH_INDEX" --constraint constraints.txt ".${EXTRAS}"
 
 FROM python:3.11-slim-bookworm
 

@@ -9,7 +9,8 @@ KBError                        (storage.errors draws its part of the tree)
 │   ├── CorpusError            a corpus cannot be read as it is (exit 1)
 │   │   └── EmptyCorpusError   there is no document in it, or it is not there (exit 1)
 │   ├── TrainingDataError      a file of training rows cannot be used as it is (exit 1)
-│   └── MissingExtraError      an optional package is not installed (exit 1)
+│   ├── MissingExtraError      an optional package is not installed (exit 1)
+│   └── OneMachineError        a cluster is asked for what a knowledge base on one machine does
 ├── StateError
 │   ├── EncoderError           a model directory is missing, incomplete or of another kind
 │   ├── TrainingError          a training run cannot begin, go on or end well
@@ -106,6 +107,20 @@ class MissingExtraError(UsageError):
         )
 
 
+class OneMachineError(UsageError):
+    """A cluster is asked for what only a knowledge base on one machine does."""
+
+    code = "one_machine"
+
+    @classmethod
+    def of(cls, what: str) -> Self:
+        """Return the error for something that a cluster does not do."""
+        return cls(
+            f"{what} is for a knowledge base on one machine, and this is a cluster; serve a directory with "
+            "'kbengine serve --kb' for it"
+        )
+
+
 class EncoderError(StateError):
     """A model directory is missing, incomplete or of another kind."""
 
@@ -153,6 +168,7 @@ __all__ = [
     "MessageError",
     "MissingExtraError",
     "NotAKnowledgeBaseError",
+    "OneMachineError",
     "PlatformError",
     "QueryError",
     "QueryTooLongError",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from kbengine.terminal.console import standard_output
 from kbengine.terminal.options import json_option, kb_option, option, reader_option
@@ -33,11 +34,23 @@ _key_file_option = option(
 @option(
     "--kb kbs",
     Path,
-    "Serve this directory, or one under a name: NAME=PATH (KBENGINE_KB).",
-    required=True,
+    "Serve this directory, or one under a name: NAME=PATH (KBENGINE_KB); by default there is only --cluster.",
     multiple=True,
     envvar="KBENGINE_KB",
 )
+@option("--cluster", str, "Serve the cluster at this address, as s3://bucket/prefix; by default there is only --kb.")
+@option(
+    "--catalog",
+    str,
+    "The cluster's catalog is here; by default an SQLite file beside objects in a folder.",
+    envvar="KBENGINE_CATALOG",
+)
+@option(
+    "--replicas", int, "Search the cluster by so many Ray actors a shard; 0 in this process, without Ray.", default=0
+)
+@option("--searchers", int, "Divide the shards among so many actors; by default one each, at most 64.")
+@option("--ray", str, "Use the Ray runtime at HOST:PORT; by default one is started here.")
+@option("--state", Path, "Keep a cluster's fetched shards, API keys and jobs here.", default=Path("kbengine-cluster"))
 @option("--host", str, "Listen on this address; beyond loopback keys are needed.", default="127.0.0.1")
 @option("--port", int, "Listen on this port; 0 takes a free one.", default=8080)
 @option("--threads", int, "Handle so many requests at once.", default=64)
@@ -56,8 +69,17 @@ _key_file_option = option(
 @_key_file_option
 @option("--cors-origin cors_origins", str, "Let pages of this origin call the API; by default none.", multiple=True)
 @option("--allow-host allowed_hosts", str, "Answer for this name without keys; by default localhost.", multiple=True)
-def serve(kbs: tuple[Path, ...], **chosen: Any) -> None:
-    """Serve knowledge bases: JSON API, web page, metrics. SIGTERM answers what was accepted, then stops.
+def serve(
+    kbs: tuple[Path, ...],
+    cluster: str | None,
+    catalog: str | None,
+    replicas: int,
+    searchers: int | None,
+    ray: str | None,
+    state: Path,
+    **chosen: Any,
+) -> None:
+    """Serve knowledge bases or a cluster: JSON API, web page, metrics. SIGTERM answers what was accepted, then stops.
 
     Of several each has its name in addresses, /v1/kb/NAME/… and /kb/NAME/, and keys of its own; addresses without a
     name are those of the first.
@@ -67,13 +89,32 @@ def serve(kbs: tuple[Path, ...], **chosen: Any) -> None:
       kbengine serve --kb my-kb
       kbengine serve --kb news=kbs/today --kb films=kbs/films
       kbengine key create laptop --scope write --kb my-kb && kbengine serve --kb my-kb --host 0.0.0.0
+      kbengine serve --cluster s3://bucket/wiki --catalog postgresql+psycopg://catalog/wiki --replicas 2
     """
     with _ended_by_sigterm():
         from web.knowledge_bases import named_paths
         from web.server import serve as serve_kb
         from web.settings import ServiceSettings
 
-        serve_kb(named_paths([str(kb) for kb in kbs]), ServiceSettings(**chosen))
+        settings = ServiceSettings(**chosen)
+        if cluster is None:
+            serve_kb(named_paths([str(kb) for kb in _given(kbs)]), settings)
+        else:
+            from kbengine.cluster.opening import ClusterOptions
+            from kbengine.cluster.routing import RouterOptions
+            from web.server import serve_cluster
+
+            router = RouterOptions(deadline_s=settings.deadline_s, threads=max(settings.threads, 16))
+            options = ClusterOptions(cluster, catalog, state, replicas, searchers, ray, router)
+            if kbs and click.get_current_context().get_parameter_source("kbs") == ParameterSource.COMMANDLINE:
+                raise click.UsageError("--kb and --cluster are both given; serve knowledge bases, or one cluster")
+            serve_cluster(options, settings)
+
+
+def _given(kbs: tuple[Path, ...]) -> tuple[Path, ...]:
+    if not kbs:
+        raise click.UsageError("nothing to serve: name a directory with --kb, or a cluster with --cluster")
+    return kbs
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from kbengine.errors import OneMachineError
 from kbengine.inputs import TASKS, Question
 from kbengine.reading.location import DEFAULT_READER
 from kbengine.search.query import SearchOptions
@@ -21,6 +22,8 @@ from web.writing import WriteQueue
 if TYPE_CHECKING:
     from adapters.tasks.answerer import Answerer, AnswerOptions
     from adapters.tasks.answers import TaskAnswer
+    from kbengine.cluster.opening import ClusterOptions
+    from kbengine.cluster.routing import Router
     from kbengine.inputs import TaskInput
     from kbengine.knowledge_base import KnowledgeBase
     from storage.information import KBInfo
@@ -71,11 +74,20 @@ class Engine:
         writes: The changes, one after the other.
         verification: The check of all files that runs on demand.
         problem: What keeps the newest commit from being served; None when nothing does.
+        router: Of a cluster, what finds its shards; None on one machine.
     """
 
-    def __init__(self, knowledge_base: KnowledgeBase, answerer: Answerer, options: EngineOptions | None = None) -> None:
+    def __init__(
+        self,
+        knowledge_base: KnowledgeBase,
+        answerer: Answerer,
+        options: EngineOptions | None = None,
+        *,
+        router: Router | None = None,
+    ) -> None:
         options = options or EngineOptions()
         self.knowledge_base = knowledge_base
+        self.router = router
         self.answerer = answerer
         self.writes = WriteQueue(knowledge_base)
         self.verification = Verification(self._verify)
@@ -109,6 +121,35 @@ class Engine:
         for task in TASKS:
             knowledge_base.encoder_for(task=task)
         return cls(knowledge_base, Answerer(knowledge_base), options)
+
+    @classmethod
+    def open_cluster(cls, cluster: ClusterOptions, options: EngineOptions | None = None) -> Engine:
+        """Return the engine of a cluster, its replicas started and its shards open.
+
+        Raises:
+            StateError: there is no cluster, or its catalog, its runtime or a replica does not answer.
+            CorruptError: an object is not what was written.
+        """
+        from adapters.tasks.answerer import Answerer
+        from kbengine.cluster.opening import open_cluster
+        from kbengine.knowledge_base import KnowledgeBaseOptions
+
+        options = options or EngineOptions()
+        knowledge_base = open_cluster(cluster, KnowledgeBaseOptions(reader=options.reader))
+        if knowledge_base.is_read_by_default:
+            knowledge_base.cross_encoder()
+        for task in TASKS:
+            knowledge_base.encoder_for(task=task)
+        return cls(knowledge_base, Answerer(knowledge_base), options, router=knowledge_base.router)
+
+    def need_one_machine(self, what: str) -> None:
+        """Refuse where a cluster is served.
+
+        Raises:
+            OneMachineError: it is one.
+        """
+        if self.router is not None:
+            raise OneMachineError.of(what)
 
     @property
     def queue_depth(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
 from adapters.tasks.provenance import PageProvenance
 from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
-from kbengine.search.results import Hit, SearchResult
+from kbengine.search.results import Hit, SearchResult, shards_json
 
 
 def envelope(result: TaskAnswer | SearchResult, encoder: str) -> dict[str, Any]:
@@ -41,6 +41,7 @@ def _search_json(result: SearchResult) -> dict[str, Any]:
         "truncated": result.truncated,
         "lexical_factor": result.lexical_factor,
         "timings_ms": {name: round(value, 3) for name, value in result.timings_ms.items()},
+        **shards_json(result.shards),
     }
 
 

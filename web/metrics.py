@@ -14,6 +14,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from kbengine.errors import KBError
+from web.cluster_metrics import ClusterCollector
 from web.jobs.job import UNFINISHED, Job
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Metrics:
         self._cache = Counter("kbengine_cache", "Look-ups in the result cache.", ("outcome",), registry=self.registry)
         self._in_flight = Gauge("kbengine_requests_in_flight", "Requests being handled.", registry=self.registry)
         self.registry.register(_EngineCollector(engine))
+        if engine.router is not None:
+            self.registry.register(ClusterCollector(engine.router))
         ProcessCollector(registry=self.registry)
         engine.subscribe(self.batch_done)
 

@@ -21,6 +21,7 @@ STATUS_OF: Mapping[type[KBError], int] = {
     kb_errors.UnknownAliasError: 404,
     kb_errors.UnknownFeedbackError: 404,
     kb_errors.UnknownEncoderError: 404,
+    kb_errors.OneMachineError: 501,
     kb_errors.DuplicateDocumentError: 409,
     kb_errors.DuplicateAliasError: 409,
     kb_errors.StateError: 503,

@@ -42,6 +42,7 @@ def not_modified(tag: str) -> Response | None:
 
 
 def tagged(response: Response, tag: str) -> Response:
-    """Return the response with its entity tag, a weak one: timings are not part of it."""
-    response.set_etag(tag, weak=True)
+    """Return the response with its entity tag, a weak one: timings are not part of it. An empty tag is none."""
+    if tag:
+        response.set_etag(tag, weak=True)
     return response

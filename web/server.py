@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,6 +27,7 @@ from web.worker import EngineWorker, OneWorkerArbiter
 if TYPE_CHECKING:
     from flask import Flask
 
+    from kbengine.cluster.opening import ClusterOptions
     from kbengine.terminal.console import Output
 
 BACKLOG = 512
@@ -53,8 +54,30 @@ def serve(kbs: Sequence[NamedPath], settings: ServiceSettings) -> None:
     for kb in kbs:
         KBReader.open(kb.path).close()  # what is wrong with it is told here rather than by a worker that does not start
         check_keys(kb.path, settings)
+    _run(kbs, settings, Engine.open)
+
+
+def serve_cluster(cluster: ClusterOptions, settings: ServiceSettings) -> None:
+    """Serve a cluster until SIGTERM or Ctrl-C, as `serve` serves knowledge bases.
+
+    Raises:
+        InvalidOptionError: the address cannot be bound, or is not loopback and there is no API key.
+        StateError: there is no cluster, or its catalog does not answer.
+    """
+    from kbengine.cluster.opening import cluster_folder
+
+    folder = cluster_folder(cluster)
+    check_keys(folder, settings)
+    name = cluster.root.rstrip("/").rpartition("/")[2] or "cluster"
+    _run([NamedPath(name, folder)], settings, lambda _path, options: Engine.open_cluster(cluster, options))
+
+
+def _run(
+    kbs: Sequence[NamedPath], settings: ServiceSettings, open_engine: Callable[[Path, EngineOptions], Engine]
+) -> None:
+    """Serve what `open_engine` opens in the worker."""
     with listening_socket(settings) as listener:
-        application = _Application(kbs, settings, listener)
+        application = _Application(kbs, settings, listener, open_engine)
     arbiter_pid = os.getpid()
     try:
         OneWorkerArbiter(application).run()
@@ -140,8 +163,15 @@ def address(settings: ServiceSettings, port: int) -> str:
 class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """gunicorn's view of the service."""
 
-    def __init__(self, kbs: Sequence[NamedPath], settings: ServiceSettings, listener: socket.socket) -> None:
+    def __init__(
+        self,
+        kbs: Sequence[NamedPath],
+        settings: ServiceSettings,
+        listener: socket.socket,
+        open_engine: Callable[[Path, EngineOptions], Engine],
+    ) -> None:
         self._kbs = kbs
+        self._open_engine = open_engine
         self._settings = settings
         self._port = listener.getsockname()[1]
         self._fd = listener.detach()
@@ -188,7 +218,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             names = [kb.name for kb in self._kbs] if len(self._kbs) > 1 else []
             apps, stopping = {}, StopFlag()
             for kb in self._kbs:
-                engine = Engine.open(kb.path, EngineOptions(batching, reader=settings.reader))
+                engine = self._open_engine(kb.path, EngineOptions(batching, reader=settings.reader))
                 self._engines.append(engine)
                 app = create_app(settings, engine, name=kb.name if names else "", served=names, stopping=stopping)
                 app.extensions["kbengine"].jobs.start()  # those that an earlier process left

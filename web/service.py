@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flask import current_app
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer envelope, as plain JSON values and serialised, and the entity tag under which it is cached."""
+    """An answer envelope, as plain JSON values and serialised, and the entity tag under which it is cached.
+
+    The tag is empty where it is not: an answer that lacks what some shards hold.
+    """
 
     body: dict[str, Any]
     data: bytes
@@ -107,7 +110,8 @@ class Service:
         """Return the entity tag that an answer to the request has at the newest generation."""
         knowledge_base = self.engine.knowledge_base
         fingerprint = knowledge_base.encoder_for(options.encoder, task=task_of(request)).fingerprint
-        return cache_tag(request_key(request, options), knowledge_base.generation, fingerprint)
+        whole = replace(options, partial=False)  # only whole answers are kept, and they answer both
+        return cache_tag(request_key(request, whole), knowledge_base.generation, fingerprint)
 
     def _kept(self, tag: str) -> Reply | None:
         body = self.cache.get(tag)
@@ -121,6 +125,8 @@ class Service:
         """Keep the answer under its tag, which is of the generation that was searched: a commit may have come since."""
         name = self.engine.knowledge_base.encoder_for(options.encoder, task=task_of(request)).name
         body = envelope(result, name)
+        if result.shards is not None and result.shards.degraded:
+            return Reply(body, to_json(body), "")  # neither kept here nor, by a tag, by who asks
         tag = cache_tag(tag.partition("-")[0], result.generation, result.encoder)
         reply = Reply(body, to_json(body), tag)
         self.cache.put(tag, body, len(reply.data))

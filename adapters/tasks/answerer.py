@@ -333,6 +333,7 @@ def _answer_of(request: TaskInput, found: Retrieved, acceptance: _Acceptance, *,
         timings_ms=result.timings_ms,
         mention=request.place if isinstance(request, Mention) else None,
         lexical_factor=result.lexical_factor,
+        shards=result.shards,
         values=values_of([(each.text, each.probability) for each in answers], has_one=has_one_value(request))
         if has_values
         else (),

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from kbengine.search.results import shards_json
+
 if TYPE_CHECKING:
     from adapters.tasks.provenance import PageProvenance
     from adapters.tasks.values import Value
     from kbengine.inputs import Task
     from kbengine.search.query import Unit
-    from kbengine.search.results import DocumentRef, PassageRef, ScoreParts
+    from kbengine.search.results import DocumentRef, PassageRef, ScoreParts, ShardCount
     from kbengine.span import Span
 
 Status = Literal["answered", "no_answer"]
@@ -131,6 +133,7 @@ class TaskAnswer:
         lexical_factor: Dialogue: what the lexical weight was multiplied by; None where nothing decided about it.
         values: Slot filling: all values of the relation, and which of them contradict each other; empty without
             probabilities or an answer.
+        shards: How many parts of a cluster answered; None on one machine.
     """
 
     task: Task
@@ -147,6 +150,7 @@ class TaskAnswer:
     answerable: float | None = None
     lexical_factor: float | None = None
     values: tuple[Value, ...] = ()
+    shards: ShardCount | None = None
 
     @property
     def best(self) -> Answer | None:
@@ -170,4 +174,5 @@ class TaskAnswer:
             "truncated": self.truncated,
             "lexical_factor": self.lexical_factor,
             "timings_ms": {name: round(value, 3) for name, value in self.timings_ms.items()},
+            **shards_json(self.shards),
         }

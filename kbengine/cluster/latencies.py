@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 from kbengine.errors import InvalidOptionError
@@ -52,16 +51,24 @@ class Latencies:
     def __init__(self, options: HedgeOptions | None = None) -> None:
         self._options = options or HedgeOptions()
         self._lock = threading.Lock()
-        self._times: dict[Hashable, deque[float]] = {}
+        self._times: dict[str, deque[float]] = {}
+        self._totals: dict[tuple[str, str], tuple[int, float]] = {}
         self._reserve = float(RESERVE)
 
-    def add(self, kind: Hashable, seconds: float) -> None:
-        """Take note of an answer's time."""
+    def add(self, kind: str, seconds: float, *, shard: str = "") -> None:
+        """Take note of an answer's time, and of whose it is."""
         with self._lock:
+            n, total = self._totals.get((shard, kind), (0, 0.0))
+            self._totals[shard, kind] = n + 1, total + seconds
             self._times.setdefault(kind, deque(maxlen=WINDOW)).append(seconds)
             self._reserve = min(self._reserve + self._options.share, RESERVE)
 
-    def hedge_after_s(self, kind: Hashable) -> float:
+    def totals(self) -> dict[tuple[str, str], tuple[int, float]]:
+        """Return how many answers there were of each shard and kind, and their times summed up."""
+        with self._lock:
+            return dict(self._totals)
+
+    def hedge_after_s(self, kind: str) -> float:
         """Return after which time without an answer another replica is asked."""
         options = self._options
         with self._lock:

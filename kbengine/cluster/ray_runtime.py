@@ -93,6 +93,7 @@ def connect(options: RayOptions | None = None) -> Any:
             ray.init(options.address, **quiet)
         else:
             ray.init(
+                "local",  # without it, one that happens to run here would be taken
                 num_cpus=options.cpus,
                 include_dashboard=False,
                 object_store_memory=options.object_store_bytes,

@@ -120,18 +120,23 @@ class ReplicaSet:
     def __init__(
         self,
         shard: str,
-        replicas: Sequence[Watched],
+        replicas: Callable[[], Sequence[Watched]],
         options: ReplicaOptions,
         latencies: Latencies,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not replicas:
+        if not replicas():
             raise InvalidOptionError(f"shard {shard} has no replicas, wanted 1 or more")
         self.shard = shard
-        self.replicas = tuple(replicas)
+        self._replicas = replicas
         self._options = options
         self._latencies = latencies
         self._clock = clock
+
+    @property
+    def replicas(self) -> tuple[Watched, ...]:
+        """The replicas as they are now: one that moves to another machine is another one."""
+        return tuple(self._replicas())
 
     def ask(
         self,
@@ -191,7 +196,7 @@ class ReplicaSet:
                             raise
                         else:
                             watched.breaker.succeeded()
-                            self._latencies.add(kind, clock() - sent_at)
+                            self._latencies.add(kind, clock() - sent_at, shard=self.shard)
                             return answer
                     watched.breaker.failed()
                     problem = f"{watched.replica.name}: {_first_line(error)}"
@@ -223,7 +228,7 @@ class ReplicaSet:
         return next((each for each in left if each.breaker.admit()), None)
 
     def _pause_s(self) -> float:
-        return max(0.01, min(each.breaker.trial_in_s() for each in self.replicas))
+        return max(0.01, min((each.breaker.trial_in_s() for each in self.replicas), default=0.0))
 
     def _unavailable(self, problem: str) -> ShardUnavailableError:
         return ShardUnavailableError(

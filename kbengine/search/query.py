@@ -194,6 +194,8 @@ class SearchOptions:
         where: A filter over the fields of documents, such as `source = 'manual' and date >= '2020-01-01'`: only
             documents that pass it are searched.
         read: How many of the best passages a reader reads together with the query, 0 to 100; 0 reads none.
+        partial: Whether a cluster answers from the shards that answer where some do not, instead of refusing; a
+            knowledge base on one machine is always whole.
     """
 
     k: int = 10
@@ -208,6 +210,7 @@ class SearchOptions:
     encoder: str | None = None
     where: str | None = None
     read: int | None = None
+    partial: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MAX_K:

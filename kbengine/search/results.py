@@ -119,13 +119,26 @@ def with_reader_part(hit: Hit, part: float) -> Hit:
 
 
 @dataclass(frozen=True)
+class ShardCount:
+    """How many shards a cluster has, and how many of them an answer is from."""
+
+    answered: int
+    all: int
+
+    @property
+    def degraded(self) -> bool:
+        """Whether some did not answer, so that what they hold is missing."""
+        return self.answered < self.all
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """The answer to one query: hits best first, and what was answered from.
 
     `round_ends` are the numbers of hits at the end of each round of the search: a further round is made only when more
     answers are wanted than the rounds before found, and what it finds stands after theirs. `lexical_factor` is what
     the lexical weight was multiplied by for this query, None where nothing decided about it
-    (`kbengine.search.lexical_gate`).
+    (`kbengine.search.lexical_gate`). `shards` tells how many parts of a cluster answered, None on one machine.
     """
 
     hits: tuple[Hit, ...]
@@ -136,6 +149,7 @@ class SearchResult:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     round_ends: tuple[int, ...] = ()
     lexical_factor: float | None = None
+    shards: ShardCount | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON values."""
@@ -147,4 +161,10 @@ class SearchResult:
             "truncated": self.truncated,
             "lexical_factor": self.lexical_factor,
             "timings_ms": {name: round(value, 3) for name, value in self.timings_ms.items()},
+            **shards_json(self.shards),
         }
+
+
+def shards_json(shards: ShardCount | None) -> dict[str, Any]:
+    """Return what an answer says of the shards that it is from, as plain JSON values; nothing on one machine."""
+    return {} if shards is None else {"shards_answered": shards.answered, "degraded": shards.degraded}

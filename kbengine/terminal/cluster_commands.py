@@ -12,7 +12,7 @@ from kbengine.terminal.options import json_option, option, options
 if TYPE_CHECKING:
     from storage.alias_records import AliasSource
     from storage.cluster import Cluster
-    from storage.cluster_catalog import GenerationRow
+    from storage.cluster_catalog import GenerationRow, NodeState
 
 GIVEN = ("wikidata", "document", "redirect", "mention", "tsv", "manual")
 
@@ -235,6 +235,24 @@ def verify(root: str, catalog: str | None, generation: int | None, as_json: bool
         click.echo(problem, err=True)
     if problems:
         raise SystemExit(1)
+
+
+@cluster.command()
+@cluster_options
+@click.argument("machine")
+@option("--undo", bool, "Let it search again.")
+@json_option
+def drain(root: str, catalog: str | None, machine: str, undo: bool, as_json: bool) -> None:
+    """Have services move what searches on MACHINE elsewhere, before it is taken away.
+
+    Each actor leaves after the one in its place has its shards open. `cluster status` shows what a machine still has.
+
+    \b
+    Example: kbengine cluster drain s3://bucket/prefix worker-3 --catalog postgresql+psycopg://localhost/kb
+    """
+    state: NodeState = "active" if undo else "draining"
+    _open(root, catalog).catalog.set_node_state(machine, state)
+    standard_output(as_json=as_json).facts({"machine": machine, "state": state})
 
 
 def _open(root: str, catalog: str | None) -> Cluster:

@@ -39,7 +39,8 @@ def test_pytorch_is_the_build_for_processors_unless_asked_otherwise():
     text = DOCKERFILE.read_text()
 
     assert "ARG PYTORCH_INDEX=https://download.pytorch.org/whl/cpu\n" in text
-    assert '--extra-index-url "$PYTORCH_INDEX" --constraint constraints.txt .' in text
+    assert '--extra-index-url "$PYTORCH_INDEX" --constraint constraints.txt ".${EXTRAS}"' in text
+    assert 'ARG EXTRAS=""\n' in text, "none unless asked for"
     assert re.search(r"^torch==[\d.]+$", (ROOT / "constraints.txt").read_text(), re.M)
 
 

@@ -52,6 +52,18 @@ def manifests():
     return {each["kind"]: each for each in found}
 
 
+def cluster_compose():
+    """Return the services of the compose file of a cluster, by name."""
+    return yaml.safe_load((DEPLOY / "cluster-compose.yaml").read_text())["services"]
+
+
+def kuberay():
+    """Return the manifests of a cluster on Kubernetes by kind."""
+    found = list(yaml.safe_load_all((DEPLOY / "cluster-kuberay.yaml").read_text()))
+    assert all({"apiVersion", "kind", "metadata", "spec"} <= set(each) for each in found)
+    return {each["kind"]: each for each in found}
+
+
 def variables():
     """Return the variables that `kbengine serve` reads, with their options."""
     command = cli.get_command(click.Context(cli), "serve")
@@ -117,6 +129,14 @@ def test_settings_are_variables_that_serve_reads():
         compose()["environment"],
         {each["name"]: each["value"] for each in container["env"]},
     ]
+    routing = kuberay()["Deployment"]["spec"]["template"]["spec"]["containers"][0]["env"]
+    given += [
+        {name: value for name, value in settings.items() if name.startswith("KBENGINE_")}
+        for settings in (
+            cluster_compose()["kbengine"]["environment"],
+            {each["name"]: each["value"] for each in routing if "value" in each},
+        )
+    ]
     for settings in given:
         for name, value in settings.items():
             option = variables()[name]
@@ -155,6 +175,34 @@ def test_containers_are_run_as_the_image_wants_it(shared):
     assert claim == manifests()["PersistentVolumeClaim"]["metadata"]["name"]
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert shared.client.get(container[probe]["httpGet"]["path"]).status_code == 200
+
+
+def test_a_cluster_is_searched_with_authentication_and_few_rights():
+    """Ray has its token everywhere, from a secret; no password is in a file; pods are nobody's."""
+    ray = kuberay()["RayCluster"]["spec"]
+    groups = [ray["headGroupSpec"], *ray["workerGroupSpecs"]]
+    pods = [group["template"]["spec"] for group in groups] + [kuberay()["Deployment"]["spec"]["template"]["spec"]]
+    for pod in pods:
+        (container,) = pod["containers"]
+        env = {each["name"]: each for each in container["env"]}
+        assert env["RAY_AUTH_MODE"]["value"] == "token"
+        assert "secretKeyRef" in env["RAY_AUTH_TOKEN"]["valueFrom"]
+        assert pod["securityContext"]["runAsUser"] == 10001 and not pod["automountServiceAccountToken"]
+        assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+        assert container["image"] == cluster_compose()["kbengine"]["image"] == "kbengine-cluster"
+    assert ray["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0", "the head only keeps the runtime together"
+    service = kuberay()["Service"]["spec"]
+    assert kuberay()["Deployment"]["spec"]["selector"]["matchLabels"] == service["selector"]
+    head = next(each["value"] for each in pods[-1]["containers"][0]["env"] if each["name"] == "KBENGINE_SERVE_RAY")
+    assert head.startswith(f"{kuberay()['RayCluster']['metadata']['name']}-head-svc:")
+    secrets = [
+        value
+        for each in cluster_compose().values()
+        for name, value in each.get("environment", {}).items()
+        if any(word in name for word in ("PASSWORD", "SECRET", "CATALOG"))
+    ]
+    assert secrets and all("${" in value for value in secrets)
+    assert cluster_compose()["kbengine"]["read_only"] and cluster_compose()["kbengine"]["cap_drop"] == ["ALL"]
 
 
 def test_commands_that_the_files_name_exist():

@@ -90,12 +90,18 @@ def _checks(service: Service) -> dict[str, str]:
     """Return the state of each check: `ok`, or a word for what is wrong. No message: anyone may read this."""
     engine = service.engine
     free = shutil.disk_usage(engine.knowledge_base.path).free
+    cluster = {}
+    if engine.router is not None:
+        facts = engine.router.facts()
+        cluster["catalog"] = "ok" if facts.catalog_answers else "down"
+        cluster["replicas"] = "ok" if all(each.state == "closed" for each in facts.replicas) else "some_down"
     return {
         "stopping": "yes" if service.stopping.is_set() else "ok",
         "knowledge_base": "ok" if engine.problem is None else "not_opened",
         "query": _self_query(service),
         "disk": "ok" if free > LOW_DISK_BYTES else "low",
         "writes": "ok" if engine.writes.pending < 8 else "busy",
+        **cluster,
     }
 
 

@@ -50,7 +50,9 @@ def start_verify() -> Response:
 
     Every byte is read and compared, in the background; queries go on meanwhile.
     """
-    return json_response(verify_json(current_service().engine.verification.start()), 202)
+    engine = current_service().engine
+    engine.need_one_machine("verifying from here")
+    return json_response(verify_json(engine.verification.start()), 202)
 
 
 @kb.post("/kb:backup")
@@ -64,6 +66,7 @@ def start_backup() -> Response:
     `kbengine restore backups` a knowledge base, verified. Hashes of API keys kept beside the knowledge base are in it.
     """
     service = current_service()
+    service.engine.need_one_machine("backing up from here")
     with new_job_folder(service) as folder:
         return accepted(submit(folder, "backup", "backup", {}))
 

@@ -128,6 +128,10 @@ class AnswerEnvelope(Body):
         None, description="Dialogue: what the lexical weight was multiplied by; null where nothing decided about it."
     )
     timings_ms: dict[str, float]
+    shards_answered: int | None = Field(None, description="Of a cluster: how many of its shards the answer is from.")
+    degraded: bool | None = Field(
+        None, description="Of a cluster: whether some shards did not answer, so that what they hold is missing."
+    )
     cached: bool = Field(description="Whether the answer was kept from an earlier, equal query.")
 
 

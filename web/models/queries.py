@@ -62,6 +62,11 @@ class Options(Body):
     where: Filter | None = Field(
         None, description="Search only documents whose fields pass this, such as `source = 'manual' and year >= 2020`."
     )
+    partial: bool = Field(
+        False,
+        description="Of a cluster: answer from the shards that answer where some do not, instead of refusing; "
+        "`degraded` then tells so.",
+    )
     deadline_ms: Milliseconds | None = Field(
         None, description="Answer 504 after this time; the service's own deadline counts too."
     )

@@ -57,7 +57,7 @@ def replica_set(*replicas: FakeReplica, hedge=LATE, breaker=BRISK, patience_s=0.
     """Return the replicas as a set of their own."""
     options = ReplicaOptions(hedge, breaker, patience_s)
     watched = [Watched(each, Breaker(options.breaker)) for each in replicas]
-    return ReplicaSet("s1", watched, options, Latencies(options.hedge))
+    return ReplicaSet("s1", lambda: watched, options, Latencies(options.hedge))
 
 
 def ask(replicas: ReplicaSet, read=bytes, seconds: float = 30.0, **more):
@@ -119,6 +119,17 @@ def test_the_time_after_which_another_is_asked_is_learned():
     assert latencies.hedge_after_s("score") == pytest.approx(0.2, rel=1e-3)
     assert latencies.hedge_after_s("count") == 0.02
     assert latencies.hedge_after_s("resolve") == 0.5
+
+
+def test_a_replica_that_moved_meanwhile_is_asked_where_it_is_now():
+    """A request that began with the old one goes on with the new one."""
+    old, new = FakeReplica("old", "dead"), FakeReplica("new")
+    now = [Watched(old, Breaker(BRISK))]
+    options = ReplicaOptions(LATE, BRISK, patience_s=60.0)
+    replicas = ReplicaSet("s1", lambda: now, options, Latencies(options.hedge))
+    threading.Timer(0.05, lambda: now.__setitem__(0, Watched(new, Breaker(BRISK)))).start()
+
+    assert ask(replicas) == b"new:x"
 
 
 def test_a_shard_without_an_answer_is_named():

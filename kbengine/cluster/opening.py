@@ -1,0 +1,162 @@
+"""Opening a cluster to ask and change it: searchers in this process, or Ray actors on as many machines as there are."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbengine.cluster.host import ShardHost
+from kbengine.cluster.hosting import METHODS, HostSpec, ShardOpener
+from kbengine.cluster.knowledge_base import ClusterKnowledgeBase
+from kbengine.cluster.routing import Router, RouterOptions, place_of, placed_shards
+from kbengine.cluster.searchers import OneProcess, Searchers
+from kbengine.errors import InvalidOptionError, KBError
+from kbengine.knowledge_base import KnowledgeBaseOptions
+from storage.cluster import Cluster
+
+if TYPE_CHECKING:
+    from storage.generation_manifest import GenerationManifest
+
+_log = logging.getLogger(__name__)
+
+MAX_SEARCHERS = 64
+"""Among how many actors the shards are divided at most unless it is said."""
+TEND_S = 5.0
+"""How often it is looked whether replicas are where they belong."""
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Which cluster is opened, and what searches it.
+
+    Attributes:
+        root: Address of its objects.
+        catalog: Address of its catalog; None: beside the objects.
+        folder: For fetched shards; below it, a folder of its own for each cluster.
+        replicas: Ray actors for each shard; 0 searches in this process, without Ray.
+        searchers: Among how many actors the shards are divided; None: one each, at most 64.
+        ray: Address of the Ray runtime, HOST:PORT; None starts one on this machine.
+        router: How requests are routed.
+    """
+
+    root: str
+    catalog: str | None = None
+    folder: Path = Path("kbengine-cluster")
+    replicas: int = 0
+    searchers: int | None = None
+    ray: str | None = None
+    router: RouterOptions = field(default_factory=RouterOptions)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.replicas <= 100:
+            raise InvalidOptionError(f"replicas is {self.replicas}, wanted 0 (no Ray) to 100")
+        if self.searchers is not None and not 1 <= self.searchers <= 10_000:
+            raise InvalidOptionError(f"searchers is {self.searchers}, wanted 1 to 10,000")
+        if not self.replicas and (self.ray is not None or self.searchers is not None):
+            raise InvalidOptionError("an address of Ray or a number of searchers is given, and replicas is 0: set it")
+
+
+def cluster_folder(options: ClusterOptions) -> Path:
+    """Return the folder of the cluster that is there, for what belongs to its service; it is made.
+
+    Raises:
+        NotAKnowledgeBaseError: there is no cluster.
+        CatalogUnavailableError: its catalog does not answer.
+    """
+    cluster = Cluster.open(options.root, options.catalog)
+    try:
+        cluster.catalog.newest()
+        folder = options.folder / cluster.name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+    finally:
+        cluster.close()
+
+
+def open_cluster(options: ClusterOptions, how: KnowledgeBaseOptions | None = None) -> ClusterKnowledgeBase:
+    """Open a cluster as a knowledge base; its replicas have their shards open when this returns.
+
+    Raises:
+        NotAKnowledgeBaseError: there is no cluster.
+        CatalogUnavailableError: its catalog does not answer.
+        MissingExtraError: replicas are wanted, and Ray is not installed.
+        EncoderMismatchError: the encoder of its name here is another.
+    """
+    from kbengine.encoders.encoder import Encoder
+
+    how = how or KnowledgeBaseOptions()
+    cluster = Cluster.open(options.root, options.catalog)
+    try:
+        manifest = cluster.manifest()
+        encoder = Encoder.load(manifest.encoder_name, device=how.device, dtype=how.dtype)
+        searchers = _searchers(cluster, manifest, options)
+    except BaseException:
+        cluster.close()
+        raise
+    router = Router(cluster, searchers, options.router)
+    try:
+        path = options.folder / cluster.name
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        knowledge_base = ClusterKnowledgeBase(cluster, router, encoder, path, how)
+        knowledge_base.warm_up()
+    except BaseException:
+        router.close()
+        cluster.close()
+        raise
+    if options.replicas:
+        knowledge_base.before_close(Tending(lambda: list(router.tend())).close)
+    return knowledge_base
+
+
+def _searchers(cluster: Cluster, manifest: GenerationManifest, options: ClusterOptions) -> Searchers:
+    shards = options.folder / "shards"
+    if not options.replicas:
+        return OneProcess(ShardHost(ShardOpener(cluster, shards), METHODS), options.router.replicas)
+    from kbengine.cluster.ray_hosts import PoolOptions, RayPool
+    from kbengine.cluster.ray_runtime import RayOptions, connect
+
+    ray = connect(RayOptions(options.ray))
+    n = options.searchers or max(1, min(len(manifest.shards), MAX_SEARCHERS))
+    placed, ref = placed_shards(manifest, n), manifest.ref()
+
+    def spec_of(searcher: int) -> HostSpec:
+        places = tuple(place_of(ref, name) for name, number in placed.items() if number == searcher)
+        return HostSpec(options.root, options.catalog, str(shards.absolute()), places, cluster.name)
+
+    pool = RayPool(
+        ray,
+        cluster.name,
+        spec_of,
+        PoolOptions(n, options.replicas, is_shared=options.ray is not None),
+        options.router.replicas,
+    )
+    pool.start([node.name for node in cluster.catalog.nodes() if node.state == "draining"])
+    return pool
+
+
+class Tending:
+    """A thread that looks every few seconds whether replicas are where they belong."""
+
+    def __init__(self, tend: Callable[[], list[str]], every_s: float = TEND_S) -> None:
+        self._tend = tend
+        self._every_s = every_s
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kbengine-tending", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._every_s):
+            try:
+                for moved in self._tend():
+                    _log.info("moved the replica %s", moved)
+            except KBError as error:  # the next look may go better; answers come from what is there
+                _log.warning("replicas could not be looked after: %s", error.message)

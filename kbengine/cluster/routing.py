@@ -1,0 +1,296 @@
+"""One request, one generation: all its calls are to the shards of one manifest, and what does not answer is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, TypeVar
+
+from kbengine.cluster.calls import Method, Place, call
+from kbengine.cluster.latencies import Latencies
+from kbengine.cluster.placement import ShardSize, place_shards
+from kbengine.cluster.remote_records import RemoteRecords
+from kbengine.cluster.remote_shard import RemoteShard
+from kbengine.cluster.replicas import ReplicaFacts, ReplicaOptions, ReplicaSet
+from kbengine.cluster.searchers import Searchers
+from kbengine.errors import InvalidOptionError, ShardUnavailableError, StateError
+from kbengine.search.joined_records import JoinedRecords
+from kbengine.search.shards import Shards
+from storage.cluster import Cluster
+from storage.errors import CatalogUnavailableError
+from storage.generation_manifest import GenerationManifest, ManifestRef
+
+R = TypeVar("R")
+
+PARTIAL_PATIENCE_S = 0.25
+"""How long a shard that does not answer is waited for, where an answer without it is welcome."""
+_READY = Method(None, str)
+
+
+@dataclass(frozen=True)
+class RouterOptions:
+    """How requests are routed.
+
+    Attributes:
+        replicas: How replicas are asked.
+        deadline_s: After which a request ends without an answer.
+        threads: Calls on their way at once.
+        catalog_pause_s: How long a catalog that did not answer is not asked; meanwhile the last generation answers.
+    """
+
+    replicas: ReplicaOptions = field(default_factory=ReplicaOptions)
+    deadline_s: float = 30.0
+    threads: int = 64
+    catalog_pause_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.deadline_s > 0:
+            raise InvalidOptionError(f"deadline_s is {self.deadline_s}, wanted more than 0")
+        if not 1 <= self.threads <= 10_000:
+            raise InvalidOptionError(f"threads is {self.threads}, wanted 1 to 10,000")
+
+
+@dataclass(frozen=True)
+class Routed(Generic[R]):
+    """What a request gave, how many shards there are, and how many of them answered."""
+
+    result: R
+    shards: int
+    answered: int
+
+
+@dataclass(frozen=True)
+class CallMeter:
+    """How many calls of a kind a shard answered, and how long these took, summed up."""
+
+    shard: str
+    call: str
+    n: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RouterFacts:
+    """How a router stands, for metrics and readiness.
+
+    Attributes:
+        generation: That it answers from.
+        shards: Its shards.
+        unavailable: How often each shard did not answer in time, by name.
+        partial: Requests answered without some shards.
+        catalog_answers: Whether the catalog answered when it was last asked.
+        replicas: Of all searchers.
+        calls: Answered calls of each shard, by kind.
+    """
+
+    generation: int
+    shards: tuple[str, ...]
+    unavailable: dict[str, int]
+    partial: int
+    catalog_answers: bool
+    replicas: tuple[ReplicaFacts, ...]
+    calls: tuple[CallMeter, ...]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A generation, and which searcher has each of its shards, by name."""
+
+    ref: ManifestRef
+    manifest: GenerationManifest
+    placed: dict[str, int]
+
+
+class _Source:
+    """What one request searches: `kbengine.search.shards.ShardSource`."""
+
+    def __init__(self, generation: int, shards: Sequence[tuple[RemoteShard, range]], executor: Executor) -> None:
+        self._generation = generation
+        self._members = tuple(shard for shard, _ in shards)
+        self._executor = executor
+        self.records = JoinedRecords([RemoteRecords(shard, ids) for shard, ids in shards])
+        """Documents, passages and names of the shards."""
+
+    def shards(self, where: str | None) -> Shards:  # noqa: ARG002  # requests have it
+        """Return the shards, the same for all rounds; the filter is in each request."""
+        return Shards(self._generation, self._members, self.records, self._executor)
+
+
+class Router:
+    """Finds for each request the shards of the newest generation, and replicas that answer for them.
+
+    Args:
+        cluster: whose generations are answered from.
+        searchers: what has shards open.
+        options: how requests are routed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        searchers: Searchers,
+        options: RouterOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._searchers = searchers
+        self._options = options or RouterOptions()
+        self._clock = clock
+        self._latencies = Latencies(self._options.replicas.hedge)
+        self._executor = ThreadPoolExecutor(self._options.threads, "kbengine-shard")
+        self._lock = threading.Lock()
+        self._known: _Known | None = None
+        self._catalog_rests_until = 0.0
+        self._catalog_answers = True
+        self._unavailable: dict[str, int] = {}
+        self._partial = 0
+
+    def manifest(self) -> GenerationManifest:
+        """Return the newest generation; the last that was known while the catalog does not answer.
+
+        Raises:
+            CatalogUnavailableError: it does not answer, and never did.
+            CorruptError: the manifest is missing or damaged.
+        """
+        return self._newest().manifest
+
+    def _newest(self) -> _Known:
+        known = self._known
+        if known is not None and self._clock() < self._catalog_rests_until:
+            return known
+        try:
+            ref = self._cluster.catalog.newest().ref
+        except CatalogUnavailableError:
+            self._catalog_answers = False
+            self._catalog_rests_until = self._clock() + self._options.catalog_pause_s
+            if known is None:
+                raise
+            return known
+        self._catalog_answers = True
+        if known is not None and known.ref == ref:
+            return known
+        manifest = self._cluster.manifest_of(ref)
+        newest = _Known(ref, manifest, placed_shards(manifest, self._searchers.n))
+        with self._lock:
+            if self._known is None or self._known.ref.generation < ref.generation:
+                self._known = newest
+            return self._known
+
+    def ask(
+        self,
+        search: Callable[[_Source], R],
+        *,
+        allow_partial: bool = False,
+        deadline: float | None = None,
+    ) -> Routed[R]:
+        """Return what `search` finds in the newest generation.
+
+        Args:
+            search: is given what to search; called again, without a shard, where that does not answer and
+                `allow_partial` is set, so that what it returns is of the same shards throughout.
+            allow_partial: answer from the shards that answer, instead of refusing.
+            deadline: when an answer is of no use, by the router's clock.
+
+        Raises:
+            ShardUnavailableError: a shard does not answer; with `allow_partial`, none does.
+        """
+        known = self._newest()
+        deadline = self._clock() + self._options.deadline_s if deadline is None else deadline
+        left = set(known.placed)
+        while True:
+            patience_s = min(PARTIAL_PATIENCE_S, self._options.replicas.patience_s) if allow_partial else None
+            source = self._source(known, left, deadline, patience_s=patience_s)
+            try:
+                result = search(source)
+            except ShardUnavailableError as error:
+                with self._lock:
+                    self._unavailable[error.shard] = self._unavailable.get(error.shard, 0) + 1
+                left -= {error.shard}
+                if not allow_partial or not left:
+                    raise
+                continue
+            if len(left) < len(known.placed):
+                with self._lock:
+                    self._partial += 1
+            return Routed(result, len(known.placed), len(left))
+
+    def records(self) -> JoinedRecords:
+        """Return the records of the newest generation."""
+        known = self._newest()
+        return self._source(known, set(known.placed), self._clock() + self._options.deadline_s, patience_s=None).records
+
+    def op_ids(self, prefix: str) -> list[str]:
+        """Return the names of the operations that made a generation, those that begin so."""
+        return [row.op_id for row in self._cluster.catalog.generations() if row.op_id.startswith(prefix)]
+
+    def prepare(self) -> None:
+        """Have every replica open the newest generation now rather than at the next request.
+
+        What does not answer is passed over: it opens what it is asked for.
+        """
+        known = self._newest()
+        pending = []
+        for name, searcher in known.placed.items():
+            message = call(place_of(known.ref, name), "ready", _READY, None)
+            pending += [each.send(message, is_hedge=False) for each in self._searchers.replicas(searcher)]
+        wait(pending, timeout=self._options.deadline_s)
+
+    def tend(self) -> Sequence[str]:
+        """Move replicas away from machines that are drained or gone, and note what each has; return what was moved."""
+        catalog = self._cluster.catalog
+        try:
+            draining = [node.name for node in catalog.nodes() if node.state == "draining"]
+            moved = self._searchers.tend(draining)
+            for name, replicas in self._searchers.machines().items():
+                catalog.note_node(name, {"replicas": list(replicas)})
+        except CatalogUnavailableError:
+            return ()
+        return moved
+
+    def facts(self) -> RouterFacts:
+        """Return how it stands."""
+        known = self._known
+        with self._lock:
+            return RouterFacts(
+                0 if known is None else known.ref.generation,
+                () if known is None else tuple(known.placed),
+                dict(self._unavailable),
+                self._partial,
+                self._catalog_answers,
+                tuple(each.facts() for each in self._searchers.all()),
+                tuple(CallMeter(*kind, n, seconds) for kind, (n, seconds) in self._latencies.totals().items()),
+            )
+
+    def close(self) -> None:
+        """End the searchers and the threads."""
+        self._executor.shutdown()
+        self._searchers.close()
+
+    def _source(self, known: _Known, wanted: set[str], deadline: float, *, patience_s: float | None) -> _Source:
+        if not known.placed:
+            raise StateError("the cluster's newest generation has no shards; add documents to it")
+        ids = {each.name: range(each.first_ordinal + 1, each.end_ordinal + 1) for each in known.manifest.shards}
+        shards = []
+        for name, searcher in known.placed.items():
+            if name not in wanted:
+                continue
+            of_searcher = partial(self._searchers.replicas, searcher)
+            replicas = ReplicaSet(name, of_searcher, self._options.replicas, self._latencies, self._clock)
+            place = place_of(known.ref, name)
+            shards.append((RemoteShard(place, replicas, deadline=deadline, patience_s=patience_s), ids[name]))
+        return _Source(known.ref.generation, shards, self._executor)
+
+
+def placed_shards(manifest: GenerationManifest, n_searchers: int) -> dict[str, int]:
+    """Return the number of the searcher that has each shard of a generation, in the order of their documents."""
+    shards = sorted(manifest.shards, key=lambda entry: entry.first_ordinal)
+    return place_shards([ShardSize(entry.name, entry.rows) for entry in shards], n_searchers)
+
+
+def place_of(ref: ManifestRef, shard: str) -> Place:
+    """Return a shard's place in a generation."""
+    return Place(ref.generation, ref.sha256, shard)
