@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from kbengine.inputs import task_of
 from kbengine.search.query import SearchOptions
+from storage.errors import UsageError
 from web.deadline import Deadline
 from web.envelope import envelope
 from web.places import Places
@@ -99,8 +100,15 @@ class Service:
         self, queries: Sequence[tuple[TaskInput, SearchOptions]], deadline: Deadline
     ) -> list[Reply | Exception]:
         """Return for each request its answer or its own error, in order; equal to asking one by one."""
-        tags = [self.tag(*query) for query in queries]
-        outcomes: list[Reply | Exception | None] = [self._kept(tag) for tag in tags]
+        tags: list[str] = []
+        outcomes: list[Reply | Exception | None] = []
+        for query in queries:
+            try:
+                tags.append(self.tag(*query))
+                outcomes.append(self._kept(tags[-1]))
+            except UsageError as error:  # its encoder is not there, which is no fault of the others
+                tags.append("")
+                outcomes.append(error)
         missing = [i for i, outcome in enumerate(outcomes) if outcome is None]
         for i, result in zip(missing, self.engine.ask_each([queries[i] for i in missing], deadline), strict=True):
             outcomes[i] = result if isinstance(result, Exception) else self._keep(tags[i], *queries[i], result)

@@ -281,3 +281,11 @@ def _against_the_schema(name: str, path: str, operation: dict[str, Any], sent: d
     if any(each["in"] == "query" for each in operation.get("parameters", ())):
         return {**sent, "query_string": {**sent.get("query_string", {}), "surprise": "1"}}
     return {"json": {**sent.get("json", {}), "surprise": 1}}
+
+
+def test_an_encoder_that_is_not_there_is_the_problem_of_its_query_alone(shared):
+    """The others of the batch are answered."""
+    queries = [{"task": "question", "text": "Paris", "encoder": "nowhere"}, {"task": "question", "text": "Paris"}]
+    answer = shared.post("/v1/batch", {"queries": queries})
+
+    assert [each["status"] for each in answer.json["items"]] == [404, 200]
