@@ -10,6 +10,7 @@ import atexit
 import importlib
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ LOOPBACK = "127.0.0.2"
 JOIN_S = 120.0
 """How long this machine may take to become part of a runtime elsewhere."""
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT)
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no report leaves the machine
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -87,6 +89,7 @@ def connect(options: RayOptions | None = None) -> Any:
     if ray.is_initialized():
         return ray
     quiet = {"configure_logging": False, "log_to_driver": False, "namespace": NAMESPACE}
+    handlers = {each: signal.getsignal(each) for each in _SIGNALS}
     try:
         if options.address is not None:
             _join(options.address)
@@ -107,6 +110,11 @@ def connect(options: RayOptions | None = None) -> Any:
         raise StateError(
             f"Ray on {where} does not answer ({said}); look whether it runs, and whether {_TOKEN} here is its token"
         ) from error
+    # Ray takes signals for itself; whoever had a handler, as a server that answers what it accepted, has it again.
+    if threading.current_thread() is threading.main_thread():
+        for each, handler in handlers.items():
+            if callable(handler):
+                signal.signal(each, handler)
     return ray
 
 
