@@ -65,6 +65,7 @@ _key_file_option = option(
 @option("--jobs", int, "Do so many long jobs (uploads, tables) at once.", default=1)
 @option("--job-days", float, "Keep finished jobs and their results for so many days.", default=7.0)
 @reader_option
+@option("--verdict", Path, "Judge claims of KILT files by the model that `train verdict` made here; by default none.")
 @option("--require-key", bool, "Ask for an API key on loopback too.")
 @_key_file_option
 @option("--cors-origin cors_origins", str, "Let pages of this origin call the API; by default none.", multiple=True)

@@ -20,6 +20,7 @@ from web.verifying import Verification
 from web.writing import WriteQueue
 
 if TYPE_CHECKING:
+    from adapters.kilt.verdicts import Judging
     from adapters.tasks.answerer import Answerer, AnswerOptions
     from adapters.tasks.answers import TaskAnswer
     from kbengine.cluster.opening import ClusterOptions
@@ -48,12 +49,14 @@ class EngineOptions:
         refresh_s: How often commits of other processes are looked for between queries; each query looks by itself.
         writer_idle_s: After how long without a change the writer lock is given back.
         reader: What reads the best passages.
+        verdict: Directory of the model that judges claims of KILT files; None: none are judged.
     """
 
     batching: BatchingOptions = field(default_factory=BatchingOptions)
     refresh_s: float = 0.25
     writer_idle_s: float = 5.0
     reader: str = DEFAULT_READER
+    verdict: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,19 @@ class BatchFacts:
     timings_ms: Mapping[str, float]
 
 
+def _judge(directory: Path) -> Judging:
+    from kbengine.verdicts.judge import Judge  # torch comes with it
+
+    return Judge.load(directory)
+
+
 class Engine:
     """A knowledge base served: its queries gathered in batches, its changes made in order; for any number of threads.
 
     Attributes:
         knowledge_base: What is served; changes go through `writes`.
         answerer: What answers the tasks from it.
+        judge: What judges claims of KILT files; None where there is no model for it.
         writes: The changes, one after the other.
         verification: The check of all files that runs on demand.
         problem: What keeps the newest commit from being served; None when nothing does.
@@ -89,6 +99,7 @@ class Engine:
         self.knowledge_base = knowledge_base
         self.router = router
         self.answerer = answerer
+        self.judge: Judging | None = None if options.verdict is None else _judge(options.verdict)
         self.writes = WriteQueue(knowledge_base)
         self.verification = Verification(self._verify)
         self._observers: list[Callable[[BatchFacts], None]] = []

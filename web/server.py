@@ -218,7 +218,8 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             names = [kb.name for kb in self._kbs] if len(self._kbs) > 1 else []
             apps, stopping = {}, StopFlag()
             for kb in self._kbs:
-                engine = self._open_engine(kb.path, EngineOptions(batching, reader=settings.reader))
+                opened_with = EngineOptions(batching, reader=settings.reader, verdict=settings.verdict)
+                engine = self._open_engine(kb.path, opened_with)
                 self._engines.append(engine)
                 app = create_app(settings, engine, name=kb.name if names else "", served=names, stopping=stopping)
                 app.extensions["kbengine"].jobs.start()  # those that an earlier process left

@@ -45,6 +45,7 @@ class ServiceSettings:
         jobs: Jobs done at once; 0 does none here and leaves them to other processes.
         job_days: How long finished jobs and their results are kept.
         reader: What reads the best passages: a bundled reader's name, or a directory.
+        verdict: Directory of the model that judges claims of KILT files; None: none are judged.
         cors_origins: Origins whose pages may call the API; empty allows none.
         allowed_hosts: Names besides loopback's under which a service without keys may be addressed.
     """
@@ -65,6 +66,7 @@ class ServiceSettings:
     jobs: int = 1
     job_days: float = 7.0
     reader: str = DEFAULT_READER
+    verdict: Path | None = None
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
 

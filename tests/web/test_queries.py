@@ -14,7 +14,12 @@ from kbengine.encoders.deltas import DELTA, ParameterOptions
 from kbengine.encoders.model import query_weights
 from kbengine.encoders.tuned_encoders import store_tuned
 from kbengine.inputs import Question, Slot
+from kbengine.learning.verdicts.initial import VerdictModelOptions, initial_verdict_model
+from kbengine.verdicts.judge import Judge
+from kbengine.verdicts.verdict import VERDICTS
 from storage.tuned_files import delete_tuned
+from tests.tiny_reader import write_tiny_reader
+from web.engine import EngineOptions
 from web.models.answers import AnswerEnvelope, BatchAnswer
 
 TEXT = "Marie Curie was born in Warsaw, which is not Paris."
@@ -269,3 +274,18 @@ def store_constant(knowledge_base, size):
     heads = {DELTA + name: torch.full_like(each, size) for name, each in base.items() if "start_head" in name}
     options = ParameterOptions("heads")
     store_tuned(knowledge_base.path, "linker", heads, base=knowledge_base.encoder, options=options, tasks=(), report={})
+
+
+def test_claims_of_kilt_files_are_judged_where_there_is_a_model(make_service, shared, tmp_path):
+    """The verdict and the pages; a service without a model says what is missing."""
+    initial = initial_verdict_model(VerdictModelOptions(init=str(write_tiny_reader(tmp_path / "reader"))))
+    Judge.from_model(initial.model, initial.tokenizer_json, device="cpu").save(tmp_path / "model")
+    judging = make_service(options=EngineOptions(verdict=tmp_path / "model"))
+    asked = {"data": '{"id": 1, "input": "Warsaw is a city."}\n', "content_type": "application/x-ndjson"}
+    response = judging.client.post("/v1/kilt/question?answer=verdict", **asked, buffered=True)
+    plain = judging.client.post("/v1/kilt/question?answer=pages", **asked, buffered=True)
+    refused = shared.client.post("/v1/kilt/question?answer=verdict", **asked)
+
+    (output,), (pages,) = (json.loads(each.text)["output"] for each in (response, plain))
+    assert output["answer"] in VERDICTS and output["provenance"] == pages["provenance"] and pages["answer"] == ""
+    assert refused.status_code == 400 and "train verdict" in refused.json["detail"]

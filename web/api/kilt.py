@@ -60,13 +60,14 @@ def answer_kilt(task: str, query_data: KiltQuery) -> Response:
     asked = vars(query_data) | {"threshold": query_data.threshold or None}
     options = PredictOptions(batch_size=RECORDS_AT_ONCE, **asked).of_dataset(None, task)
     answerer = _SharedAnswerer(service)
+    judge = service.engine.judge if options.answer == "verdict" else None
     service.bulk.take()
     file = tempfile.NamedTemporaryFile(prefix="kbengine-kilt-", suffix=".jsonl")  # noqa: SIM115  # closed below
     try:
         _receive(file)
         path = Path(file.name)
         refused = _refused(path)
-        lines = predict_lines(answerer, path, task=task, options=options, notice=_pass_over)
+        lines = predict_lines(answerer, path, task=task, options=options, notice=_pass_over, judge=judge)
         # The first lines are made now, so that what is wrong with the whole is told by the status.
         first = next(lines, "")
     except BaseException:

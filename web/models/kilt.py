@@ -23,7 +23,9 @@ class KiltQuery(Body):
         0.0, ge=0, le=1, allow_inf_nan=False, description="Answers less probable than this are left blank."
     )
     answer: AnswerForm = Field(
-        "phrase", description="The task's own answer, the best sentences, or pages alone (FEVER's claims)."
+        "phrase",
+        description="The task's own answer, the best sentences, pages alone (FEVER's claims), or what the service's "
+        "verdict model says of a claim.",
     )
     steps: int = Field(
         1, ge=1, le=MAX_STEPS, description="Searches for a question's pages; the second sees what the first found."
