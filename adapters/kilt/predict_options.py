@@ -80,7 +80,7 @@ class PredictOptions:
             raise InvalidOptionError(f"{steps} steps were asked for and the task is {task}; only questions take two")
         if answer == "verdict" and task != "question":
             raise InvalidOptionError(f"verdicts were asked for and the task is {task}; claims are asked as questions")
-        if answer == "sentences" and task != "question":
+        if answer == "sentences" and task not in ("question", "dialogue"):
             raise InvalidOptionError(
                 f"sentences were asked for and the task is {task}, which has an answer of its own; leave them out"
             )

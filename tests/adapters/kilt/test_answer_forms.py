@@ -85,11 +85,14 @@ def test_the_second_search_sees_what_the_first_found(tmp_path: Path) -> None:
 
 
 def test_explanations_are_the_best_sentences(tmp_path: Path) -> None:
-    """ELI5 by its name: whole sentences, scored by ROUGE-L with the pages and without."""
+    """ELI5 by its name, a dialogue if asked for: whole sentences, scored by ROUGE-L with the pages and without."""
     write_tiny_encoder(tmp_path / "encoder")
     encoder = Encoder.load(tmp_path / "encoder", device="cpu", dtype="float32")
     with KnowledgeBase.open(build_small_kb(tmp_path / "kb", encoder)) as knowledge_base:
         answer, pages = predict(tmp_path, "eli5-dev-kilt.jsonl", knowledge_base, SENTENCES[2])
+        said, _ = predict(tmp_path, "wow-dev-kilt.jsonl", knowledge_base, SENTENCES[2])
+        more, _ = predict(tmp_path, "wow-dev-kilt.jsonl", knowledge_base, SENTENCES[2], answer="sentences")
+    assert len(sentence_spans(said)) == 1 and len(sentence_spans(more)) == 3
     assert answer.startswith("She was the first woman") and len(sentence_spans(answer)) == 3
     gold = [{"answer": answer, "provenance": [{"wikipedia_id": pages[0]}]}]
     path = write_lines(tmp_path / "gold.jsonl", [{"id": "a", "input": "x", "output": gold}])
