@@ -7,6 +7,8 @@ from typing import Any
 from apiflask import APIBlueprint
 from flask import Response, send_file
 
+from adapters.exporting.export import EXPORT_TYPES
+from adapters.filling.table import MEDIA_TYPES
 from web import limits
 from web.endings import CHANGES, READS, may_end_in
 from web.errors import NoJobResultError
@@ -20,6 +22,7 @@ from web.page_tokens import page_position, page_token
 from web.responses import json_response
 from web.service import current_service
 from web.submitting import accepted, file_name, job_json, new_job_folder, only_of, own_job, receive_body, submit
+from web.works.backups import ARCHIVE_TYPE
 
 jobs = APIBlueprint("jobs", __name__, url_prefix="/v1", tag="Jobs")
 
@@ -35,10 +38,11 @@ FILE_TYPES = (
     "text/tab-separated-values",
 )
 LISTING = "jobs"
+RESULT_TYPES = ("application/octet-stream", ARCHIVE_TYPE, LINES_TYPES[0], *MEDIA_TYPES.values(), *EXPORT_TYPES.values())
 RESULT: dict[int | str, Any] = {
     200: {
-        "description": "The job's result as a file.",
-        "content": {"application/octet-stream": {"schema": {"type": "string"}}},
+        "description": "The job's result as a file: of its kind's own type.",
+        "content": {each: {"schema": {"type": "string"}} for each in dict.fromkeys(RESULT_TYPES)},
     }
 }
 
