@@ -103,6 +103,7 @@ class FakeEngine:
         self.encoder_names = ["minilm"]
         self.queue_depth = self.pending = 0
         self.problem = None
+        self.router = None
         self.failure: Exception | None = None
         self.asked: list[tuple[TaskInput, AnswerOptions]] = []
         self.respond: Callable[[TaskInput, AnswerOptions], TaskAnswer] = lambda request, _: task_answer(
