@@ -43,13 +43,16 @@ def test_asking_moving_opening_and_reading_without_a_mouse(page, demo):
 def test_pages_are_turned_and_lists_narrowed_by_keyboard(page, demo):
     """`n` and `p` turn the pages of answers and of documents; the order is chosen in the form, without a script."""
     page.goto(f"{demo}/?q=Who+wrote+the+Metamorphosis%3F&k=3")
+    page.wait_for_load_state()  # keys are heard from then on
     page.keyboard.press("n")
     expect(page).to_have_url(re.compile("page=2"))
     expect(page.locator(".answer__rank").first).to_have_text("4")
+    page.wait_for_load_state()
     page.keyboard.press("p")
     expect(page.locator(".answer__rank").first).to_have_text("1")
 
     page.goto(f"{demo}/documents")
+    page.wait_for_load_state()  # keys are heard from then on
     page.keyboard.press("n")
     expect(page).to_have_url(re.compile("page=2"))
     page.get_by_label("Sort by").select_option("-added")
