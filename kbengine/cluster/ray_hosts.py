@@ -22,6 +22,7 @@ from kbengine.cluster.ray_runtime import NAMESPACE
 from kbengine.cluster.replicas import ReplicaOptions, Watched
 from kbengine.cluster.wire import decode, encode
 from kbengine.errors import InvalidOptionError, KBError, StateError
+from kbengine.version import __version__
 
 START_S = 300.0
 """How long an actor may take until its shards are open; under load, and with shards to fetch first, it takes long."""
@@ -215,7 +216,8 @@ class RayPool:
         self._ray.kill(replica.handle, no_restart=True)
 
     def _name(self, slot: Slot) -> str:
-        return f"{self._cluster[:12]}-{slot.searcher}.{slot.replica}"
+        # Services of another version have actors of their own: what these answer may differ.
+        return f"{self._cluster[:12]}-{__version__}-{slot.searcher}.{slot.replica}"
 
 
 def _node_name(node: Mapping[str, Any]) -> str:
