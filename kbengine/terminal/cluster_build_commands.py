@@ -19,7 +19,7 @@ build_options = options(
     option("--to root", str, "Keep objects at this address: file:///folder or s3://bucket/prefix.", required=True),
     catalog_option,
     encoder_options,
-    option("--shards", int, "Make so many shards; by default one for each two gigabytes of text."),
+    option("--shards", int, "Make so many shards, at most one a chunk; by default one for each two gigabytes of text."),
     option("--chunk-bytes", int, "Encode so many bytes of text as one piece of work.", default=1 << 19),
     option("--keep-fraction", float, "Index this share of tokens, the filter's best; by default half."),
     option("--filter-threshold", float, "Index tokens whose filter logit reaches this; by default half of them."),

@@ -114,7 +114,7 @@ def test_answers_of_every_payload(visitor, hostile):
     _, address = hostile
     n_shown, page = 0, 1
     while n_shown < len(PAYLOADS):
-        visitor.page.goto(f"{address}/?q=x&page={page}")
+        visitor.page.goto(f"{address}/?q=x&k=100&page={page}")
         n_here = visitor.page.locator(".answer").count()
         assert visitor.page.locator(".answer__rank").first.text_content() == str(n_shown + 1)
         assert n_here > 0, f"page {page} shows nothing, {n_shown} answers before"
