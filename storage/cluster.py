@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import uuid
@@ -116,11 +117,22 @@ class Cluster:
                 "backup' makes one), or go back to an older generation"
             )
         manifest = GenerationManifest.from_bytes(data, name=f"{self.store.place}/{name}", sha256=ref.sha256)
+        self._keep(ref, manifest)
+        return manifest
+
+    def put_manifest(self, manifest: GenerationManifest) -> ManifestRef:
+        """Store a manifest and return its number and checksum."""
+        data = manifest.to_bytes()
+        ref = ManifestRef(manifest.generation, hashlib.sha256(data).hexdigest())
+        self.store.write_record(manifest_name(ref), data)
+        self._keep(ref, manifest)
+        return ref
+
+    def _keep(self, ref: ManifestRef, manifest: GenerationManifest) -> None:
         with self._mutex:
             self._manifests[ref] = manifest
             while len(self._manifests) > _KEPT_MANIFESTS:
                 del self._manifests[next(iter(self._manifests))]
-        return manifest
 
     def tombstones(self, shard: ShardEntry) -> NDArray[np.int64]:
         """Return the ordinals of a shard's dead documents, int64 (n), rising."""

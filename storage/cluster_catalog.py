@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, insert, inspect, select, update
+from sqlalchemy import Connection, and_, delete, insert, inspect, select, update
 
 from storage import cluster_schema as schema
 from storage.catalog import chunked
@@ -180,6 +180,16 @@ class Catalog:
         """Return the generation that an operation made, None when it made none."""
         with self.database.reading() as connection:
             return generation_of(connection, op_id)
+
+    def op_ids(self, prefix: str) -> list[str]:
+        """Return the names of operations that made a generation, those that begin so; an index finds them."""
+        column = schema.generations.c.op_id
+        # SQLite looks ranges up in the index of the unique names, PostgreSQL beginnings in one for patterns.
+        begins = column.startswith(prefix, autoescape=True)
+        if self.database.is_sqlite:
+            begins = and_(column >= prefix, column < f"{prefix}{chr(0x10FFFF)}")
+        with self.database.reading() as connection:
+            return list(connection.execute(select(column).where(begins).order_by(column)).scalars())
 
     # -- documents
 

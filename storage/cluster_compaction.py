@@ -14,7 +14,8 @@ from sqlalchemy import select
 from storage import cluster_schema as schema
 from storage.cluster import Cluster
 from storage.cluster_catalog import GenerationRow
-from storage.cluster_changes import NewShard, replace_shards
+from storage.cluster_changes import replace_shards
+from storage.cluster_shards import NewShard
 from storage.common_settings import CommonSettings
 from storage.errors import InvalidOptionError
 from storage.generation_manifest import ShardEntry

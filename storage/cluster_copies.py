@@ -13,7 +13,8 @@ from sqlalchemy import insert, update
 from storage import cluster_schema as schema
 from storage.cluster import Cluster
 from storage.cluster_catalog import GenerationRow, insert_documents, locked_cluster
-from storage.cluster_changes import enter_aliases, enter_shard
+from storage.cluster_names import enter_aliases
+from storage.cluster_shards import enter_shard
 from storage.database import DATABASE_NAME, reader_engine, translated
 from storage.errors import CorruptError, InvalidOptionError, StateError
 from storage.generation_manifest import MANIFEST_FOLDER, GenerationManifest, ShardEntry, manifest_name, ref_of

@@ -75,6 +75,9 @@ generations = Table(
     Column("aliases_changed", BigInteger, nullable=False),
 )
 
+# For names of operations by how they begin, whatever the database's collation is.
+Index("ix_generations_op_id", generations.c.op_id, postgresql_ops={"op_id": "text_pattern_ops"})
+
 shards = Table(
     "shards",
     metadata,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from storage.backup_store import StoredFile
@@ -47,6 +48,12 @@ class ShardEntry:
     def n_bytes(self) -> int:
         """Size of its files."""
         return sum(file.n_bytes for file in self.files)
+
+    @cached_property
+    def text(self) -> str:
+        """The entry as manifests hold it; most of a generation's entries are those of its parent."""
+        lines = json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False).split("\n")
+        return "\n".join(f"  {line}" for line in lines)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> ShardEntry:
@@ -113,8 +120,12 @@ class GenerationManifest:
 
     def to_bytes(self) -> bytes:
         """Return the record, the same bytes for the same generation."""
-        record = {"format": FORMAT_VERSION, **asdict(self)}
-        return (json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+        # The same as dumping all of it: a manifest of thousands of shards is written for each change.
+        record = {"format": FORMAT_VERSION, **asdict(replace(self, shards=()))}
+        text = json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False)
+        shards = ",\n".join(shard.text for shard in self.shards)
+        end = f' "shards": [\n{shards}\n ]\n}}\n' if self.shards else ' "shards": []\n}\n'
+        return (text.removesuffix(' "shards": []\n}') + end).encode()
 
     def ref(self) -> ManifestRef:
         """Return its number and the checksum of its bytes."""

@@ -24,7 +24,7 @@ from kbengine.search.searcher import Searcher
 from storage.alias_changes import AliasChange
 from storage.alias_records import NewAlias
 from storage.cluster import Cluster
-from storage.cluster_changes import RemovedAlias
+from storage.cluster_names import RemovedAlias
 from storage.folding import spelling
 from storage.information import HistoryEntry, KBInfo
 from storage.records import JSON, Commit

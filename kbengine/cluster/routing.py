@@ -225,7 +225,7 @@ class Router:
 
     def op_ids(self, prefix: str) -> list[str]:
         """Return the names of the operations that made a generation, those that begin so."""
-        return [row.op_id for row in self._cluster.catalog.generations() if row.op_id.startswith(prefix)]
+        return self._cluster.catalog.op_ids(prefix)
 
     def prepare(self) -> None:
         """Have every replica open the newest generation now rather than at the next request.

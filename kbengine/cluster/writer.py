@@ -20,7 +20,9 @@ from kbengine.version import __version__
 from storage.alias_records import NewAlias
 from storage.cluster import Cluster
 from storage.cluster_catalog import GenerationRow
-from storage.cluster_changes import NewShard, RemovedAlias, change_aliases, change_documents
+from storage.cluster_changes import change_aliases, change_documents
+from storage.cluster_names import RemovedAlias
+from storage.cluster_shards import NewShard
 from storage.common_settings import CommonSettings
 from storage.records import NewDocument
 from storage.shard_files import put_shard, read_common

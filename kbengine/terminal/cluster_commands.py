@@ -107,7 +107,7 @@ def alias(
     """
     from kbengine.cluster.writer import ClusterWriter
     from storage.alias_records import NewAlias
-    from storage.cluster_changes import RemovedAlias
+    from storage.cluster_names import RemovedAlias
 
     writer = ClusterWriter(_open(root, catalog))
     if remove:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storage.cluster import Cluster
-from storage.cluster_changes import NewShard, publish_build
+from storage.cluster_changes import publish_build
+from storage.cluster_shards import NewShard
 from storage.common_settings import CommonSettings, create_with
 from storage.creation import FirstIds
 from storage.generation_manifest import GenerationManifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from sqlalchemy import create_engine, text
 
 from storage.alias_records import NewAlias
 from storage.cluster import AliasOverlay, Cluster
-from storage.cluster_changes import RemovedAlias, change_aliases, change_documents, replace_shards
+from storage.cluster_changes import change_aliases, change_documents, replace_shards
+from storage.cluster_names import RemovedAlias
 from storage.errors import (
     CatalogUnavailableError,
     CorruptError,
@@ -92,6 +95,24 @@ def test_an_operation_takes_place_once(cluster: Cluster) -> None:
     one = change_documents(cluster, delete_ids=["doc 1"], op_id="mine", kbengine_version="1")
     again = change_documents(cluster, delete_ids=["doc 1"], op_id="mine", kbengine_version="1")
     assert again == one and cluster.catalog.newest_number() == 2
+
+
+def test_operations_are_found_by_how_their_names_begin(cluster: Cluster) -> None:
+    """Letter for letter: signs that databases take for patterns are signs like others."""
+    for number, name in enumerate(("http:a_:1", "http:a_:2", "http:ab:3", "http:A_:4", "http:a")):
+        change_documents(cluster, delete_ids=[f"doc {number}"], op_id=name, kbengine_version="1")
+    assert cluster.catalog.op_ids("http:a_:") == ["http:a_:1", "http:a_:2"]
+    assert cluster.catalog.op_ids("http:%") == []
+
+
+def test_a_manifest_read_back_has_the_same_bytes(cluster: Cluster) -> None:
+    """With shards that have tombstones and shards that have none, and without any."""
+    change_documents(cluster, delete_ids=["doc 1"], kbengine_version="1")
+    for manifest in (cluster.manifest(), replace(cluster.manifest(), shards=())):
+        data, ref = manifest.to_bytes(), manifest.ref()
+        assert GenerationManifest.from_bytes(data, name="it", sha256=ref.sha256).to_bytes() == data
+        wanted = {"format": 1, **asdict(manifest)}
+        assert data.decode() == json.dumps(wanted, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def test_what_cannot_be_done_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:

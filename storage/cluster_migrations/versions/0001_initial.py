@@ -38,6 +38,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("generation", name="pk_generations"),
         sa.UniqueConstraint("op_id", name="uq_generations_op_id"),
     )
+    op.create_index("ix_generations_op_id", "generations", ["op_id"], postgresql_ops={"op_id": "text_pattern_ops"})
     op.create_table(
         "shards",
         sa.Column("name", sa.Text(), nullable=False),

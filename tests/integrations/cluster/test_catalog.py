@@ -25,6 +25,7 @@ SAME = [
     "test_documents_are_added_replaced_and_deleted",
     "test_a_shard_without_a_live_document_is_left_out",
     "test_an_operation_takes_place_once",
+    "test_operations_are_found_by_how_their_names_begin",
     "test_what_cannot_be_done_changes_nothing",
     "test_names_are_given_taken_and_inherited",
     "test_small_shards_become_one_while_documents_go",

@@ -14,7 +14,8 @@ from kbengine.build.filtering import FilterOptions
 from kbengine.corpus.document import CorpusDocument
 from kbengine.encoders.encoder import Encoder
 from storage.cluster import Cluster
-from storage.cluster_changes import NewShard, publish_build
+from storage.cluster_changes import publish_build
+from storage.cluster_shards import NewShard
 from storage.common_settings import CommonSettings, common_settings_of, create_with
 from storage.creation import FirstIds
 from storage.generation_manifest import GenerationManifest
