@@ -20,7 +20,7 @@ from storage.durable import DurableFile, hash_file
 from storage.errors import CorruptError
 from storage.index_kind import STORED_KIND
 from storage.quantiser import Quantiser
-from storage.stored_array import Stored
+from storage.stored_array import Stored, seen_at
 
 __all__ = [
     "CodedVectors",
@@ -89,7 +89,8 @@ class CodedVectors:
 
     def inner_products(self, rows: NDArray[np.int64], targets: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the inner products float32 (rows, t) of the decoded vectors of rows with targets float32 (d, t)."""
-        return self.quantiser.inner_products(self.list_numbers[rows], self.codes[rows], targets)
+        lists, codes = seen_at(self.list_numbers, rows), seen_at(self.codes, rows)
+        return self.quantiser.inner_products(lists, codes, rows, targets)
 
 
 def encode_rows(

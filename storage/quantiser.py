@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from storage.errors import UsageError
 from storage.exact import multiply_rows
 from storage.index_kind import IndexKind
-from storage.mixed_codes import MixedCodes
+from storage.mixed_codes import MixedCodes, MixedTargets
 
 __all__ = ["Quantiser"]
 
@@ -27,6 +27,8 @@ Float32 = NDArray[np.float32]
 MAX_LISTS = 1 << 16
 # Decoded at once: they stay in the processor's cache.
 _PRODUCT_ROWS = 512
+# Targets remembered, of some 5 kB each.
+_KNOWN_TARGETS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,17 +130,26 @@ class Quantiser:
         return decoded
 
     def inner_products(
-        self, list_numbers: NDArray[np.integer[Any]], codes: NDArray[np.uint8], targets: Float32
+        self,
+        list_numbers: NDArray[np.integer[Any]],
+        codes: NDArray[np.uint8],
+        rows: NDArray[np.int64],
+        targets: Float32,
     ) -> Float32:
         """Return the inner products float32 (n, t) of decoded vectors with targets float32 (d, t).
 
         The few targets are rotated instead of the many vectors rotated back: x·q = centroid·q + dequantised·(R·q).
+
+        Args:
+            list_numbers: int (m), of all vectors.
+            codes: uint8 (m, code_bytes), of all vectors.
+            rows: int64 (n), which of them.
+            targets: float32 (d, t).
         """
-        turned = np.ascontiguousarray(self.rotated(targets.T))
         if self._mixed is not None:
-            products = self._mixed.inner_products(codes, turned)
-            products += (targets.T @ self.centroids[0])[:, None]
-            return products.T
+            return self._mixed.inner_products(codes, rows, self._mixed_targets(targets))
+        turned = np.ascontiguousarray(self.rotated(targets.T))
+        list_numbers, codes = list_numbers[rows], codes[rows]
         products = np.empty((len(turned), len(codes)), dtype=np.float32)
         for start in range(0, len(codes), _PRODUCT_ROWS):
             block = slice(start, start + _PRODUCT_ROWS)
@@ -148,6 +159,22 @@ class Quantiser:
         multiply_rows(self.centroids[lists], np.ascontiguousarray(targets.T), of_lists)
         products += of_lists[:, places]
         return products.T
+
+    def _mixed_targets(self, targets: Float32) -> MixedTargets:
+        """Return targets float32 (d, t) for mixed codes; those of a query are asked for with each segment's rows."""
+        key = targets.tobytes()
+        known = self._known_targets.get(key)
+        if known is None:
+            plain = self.mixed.targets(np.ascontiguousarray(self.rotated(targets.T)))
+            known = plain._replace(constants=plain.constants + targets.T @ self.centroids[0])
+            if len(self._known_targets) >= _KNOWN_TARGETS:
+                self._known_targets.clear()
+            self._known_targets[key] = known
+        return known
+
+    @cached_property
+    def _known_targets(self) -> dict[bytes, MixedTargets]:
+        return {}
 
     def _dequantised(self, codes: NDArray[np.uint8]) -> Float32:
         if not len(codes):

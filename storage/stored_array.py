@@ -11,9 +11,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from storage.compiled import compiled
 from storage.container import BLOCK_BYTES, Container
 
-__all__ = ["BlockChecks", "Stored", "StoredArray"]
+__all__ = ["BlockChecks", "Stored", "StoredArray", "seen_at"]
 
 T = TypeVar("T", bound=np.generic)
 
@@ -47,6 +48,17 @@ class BlockChecks:
         elif not (self._checked[first].all() and self._checked[last].all()):
             touched = np.unique(np.concatenate([first, last]))
             self._check(touched[~self._checked[touched]])
+
+    def are_checked(self, places: NDArray[np.int64], n: int, offset: int, n_bytes: int) -> bool:
+        """Tell whether all of an array's items at `places` were checked before; false where one is not in range.
+
+        Args:
+            places: int64 (m).
+            n: How many items there are.
+            offset: Where the first begins.
+            n_bytes: Bytes of each.
+        """
+        return n_bytes <= BLOCK_BYTES and _are_checked(places, n, offset, n_bytes, _SHIFT, self._checked)
 
     def _check(self, numbers: NDArray[np.int64]) -> None:
         for number in numbers.tolist():
@@ -98,6 +110,12 @@ class StoredArray(Generic[T]):
         chosen: NDArray[T] = self._array[index]
         return chosen
 
+    def seen_at(self, index: NDArray[np.int64]) -> NDArray[T]:
+        """Return all of the array, of which only what the index names was checked and may be read."""
+        if not self._is_checked:
+            self._check(index)
+        return self._array
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         self._check(slice(None))
         self._is_checked = True
@@ -118,6 +136,8 @@ class StoredArray(Generic[T]):
             if not index.size:
                 return
             places_of = index.astype(np.int64, copy=False).ravel()
+            if self._checks.are_checked(places_of, n, self._offset, self._item_bytes):
+                return
             if int(places_of.max()) >= n:
                 return  # numpy refuses it
             if int(places_of.min()) < 0:
@@ -129,3 +149,21 @@ class StoredArray(Generic[T]):
 
 Stored = NDArray[T] | StoredArray[T]
 """An array in memory, or one in a file that is checked where it is read."""
+
+
+def seen_at(array: Stored[T], index: NDArray[np.int64]) -> NDArray[T]:
+    """Return all of an array, of which only what the index names may be read."""
+    return array.seen_at(index) if isinstance(array, StoredArray) else array
+
+
+@compiled()
+def _are_checked(
+    places: NDArray[np.int64], n: int, offset: int, n_bytes: int, shift: int, checked: NDArray[np.bool_]
+) -> bool:
+    for place in places:
+        if not 0 <= place < n:
+            return False
+        begin = offset + place * n_bytes
+        if not (checked[begin >> shift] and checked[(begin + n_bytes - 1) >> shift]):
+            return False
+    return True

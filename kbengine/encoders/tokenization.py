@@ -17,6 +17,7 @@ from kbengine.errors import EncoderError, UsageError
 from kbengine.span import Span
 
 _UNKNOWN = "<unk>"
+_FEW_TEXTS = 16
 _SPECIAL = (("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[PAD]", "<pad>"))
 """What begins an input, parts and ends it, and fills it up: BERT's name of each, and XLM-RoBERTa's."""
 
@@ -89,8 +90,9 @@ class TextTokenizer:
         if not texts:
             return []
         try:
-            if len(texts) == 1:  # a batch is handed to threads, which takes longer than a query's few tokens
-                return [self._plain(self._tokenizer.encode(texts[0], add_special_tokens=False).ids)]
+            if len(texts) <= _FEW_TEXTS:  # a batch is handed to threads, which takes longer than a query's few tokens
+                encode = self._tokenizer.encode
+                return [self._plain(encode(text, add_special_tokens=False).ids) for text in texts]
             encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         except TypeError as e:
             raise _not_unicode(texts, e) from e

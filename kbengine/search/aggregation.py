@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kbengine.search.query import Unit
 from kbengine.search.scoring import PhraseScores
+from storage.compiled import compiled
 from storage.snapshot import Snapshot
 
 Float32 = NDArray[np.float32]
@@ -65,17 +66,26 @@ def distinct_positions(phrases: ScoredPhrases, snapshot: Snapshot, unit: Unit, k
         keys = phrases.passages if unit == "passage" else snapshot.document_ids[phrases.passages]
         _, first_seen = np.unique(keys, return_index=True)
         return [int(position) for position in np.sort(first_seen)[:k]]
-    taken: dict[int, list[tuple[int, int]]] = {}
-    positions: list[int] = []
-    first_rows, last_rows, passages = phrases.first_rows.tolist(), phrases.last_rows.tolist(), phrases.passages.tolist()
-    for position, (first, last, passage) in enumerate(zip(first_rows, last_rows, passages, strict=True)):
-        spans = taken.setdefault(passage, [])
-        for other_first, other_last in spans:
-            if first <= other_last and other_first <= last:
-                break
-        else:
-            spans.append((first, last))
-            positions.append(position)
-            if len(positions) == k:
-                break
+    found = np.empty(min(k, len(phrases)), dtype=np.int64)
+    n_found = _apart(phrases.first_rows, phrases.last_rows, phrases.passages, found)
+    positions: list[int] = found[:n_found].tolist()
     return positions
+
+
+@compiled()
+def _apart(first_rows: Int64, last_rows: Int64, passages: Int64, found: Int64) -> int:
+    """Write the positions of the first phrases that overlap none before them to `found`; return how many there are."""
+    n_found = 0
+    for position in range(len(first_rows)):
+        if n_found == len(found):
+            break
+        is_apart = True
+        for other in found[:n_found]:
+            overlaps = first_rows[position] <= last_rows[other] and first_rows[other] <= last_rows[position]
+            if overlaps and passages[position] == passages[other]:
+                is_apart = False
+                break
+        if is_apart:
+            found[n_found] = position
+            n_found += 1
+    return n_found

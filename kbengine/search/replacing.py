@@ -149,9 +149,9 @@ def _replacement(
         if not np.isfinite(totals[flat]):
             break
         a, b = flat // width, int(ahead[flat // width, flat % width])
-        if not may_be_shown(texts.place(passage_id, Span(int(begins[a]), int(ends[b])))):
-            continue
         if query.unit == "phrase" and taken.has(index, int(rows[a]), int(rows[b]), (first, last)):
+            continue
+        if not may_be_shown(texts.place(passage_id, Span(int(begins[a]), int(ends[b])))):
             continue
         return (
             int(rows[a]),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from storage.compiled import compiled
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -93,39 +95,37 @@ def best_phrases(
         passages: int64 (r,), snapshot passage index of each row.
         max_phrase_tokens: the longest phrase, in tokens.
     """
-    n = len(rows)
-    positions = np.arange(n, dtype=np.int64)
-    reach = _reach(positions, range_stops, token_ordinals, max_phrase_tokens)
-    best_end, nowhere = end_scores.copy(), np.float32(-np.inf)
-    best_step = np.zeros(n, dtype=reach.dtype)
-    for step in range(1, min(int(reach.max(initial=0)), n - 1) + 1):  # over phrase lengths: 20 passes at most
-        # Whole vectors of the processor, without a branch: copying where a mask says so takes four times as long.
-        ahead = np.where(reach[:-step] >= step, end_scores[step:], nowhere)
-        better = np.multiply((ahead > best_end[:-step]).view(np.uint8), step, dtype=reach.dtype)
-        np.maximum(best_end[:-step], ahead, out=best_end[:-step])
-        np.maximum(best_step[:-step], better, out=best_step[:-step])  # steps rise: the last that was better is largest
-    best_at = positions + best_step
+    best_end, best_at = np.empty(len(rows), dtype=np.float32), np.empty(len(rows), dtype=np.int64)
+    _find_best_ends(
+        np.ascontiguousarray(end_scores),
+        np.ascontiguousarray(range_stops),
+        np.ascontiguousarray(token_ordinals),
+        max_phrase_tokens,
+        best_end,
+        best_at,
+    )
     return PhraseScores(first_rows=rows, last_rows=rows[best_at], passages=passages, start=start_scores, end=best_end)
 
 
-def _reach(
-    positions: Int64, range_stops: Int64, token_ordinals: Int64, max_phrase_tokens: int
-) -> NDArray[np.integer[Any]]:
-    """Return for each row how many rows further a phrase that begins there may end, as few bytes as hold it, (r,)."""
-    most = max(max_phrase_tokens - 1, 0)
-    small = np.uint8 if most < 1 << 8 else np.uint32
-    in_range = range_stops - 1 - positions
-    is_next = np.diff(token_ordinals) == 1
-    is_next |= in_range[:-1] == 0
-    if is_next.all():  # every token is stored: rows are as far from each other as ordinals
-        near: NDArray[np.integer[Any]] = np.minimum(in_range, most).astype(small)
-        return near
-    # One number for range and ordinal: both rise, and ranges are further apart than any phrase is long.
-    low = int(token_ordinals.min())
-    numbers = range_stops * (int(token_ordinals.max()) - low + 1 + most) + (token_ordinals - low)
-    ends = np.searchsorted(numbers, numbers + most, side="right") - 1
-    far: NDArray[np.integer[Any]] = np.minimum(ends - positions, in_range).astype(np.uint32)
-    return far
+@compiled()
+def _find_best_ends(
+    end_scores: Float32,
+    range_stops: Int64,
+    token_ordinals: Int64,
+    max_phrase_tokens: int,
+    best_end: Float32,
+    best_at: Int64,
+) -> None:
+    """Write the best end in reach of each row, and its position, the nearest of equal ones."""
+    for i in range(len(end_scores)):
+        best, at = end_scores[i], i
+        beyond = token_ordinals[i] + max_phrase_tokens
+        for j in range(i + 1, range_stops[i]):
+            if token_ordinals[j] >= beyond:
+                break
+            if end_scores[j] > best:
+                best, at = end_scores[j], j
+        best_end[i], best_at[i] = best, at
 
 
 def best_phrases_of_ends(

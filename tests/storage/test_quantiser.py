@@ -74,7 +74,9 @@ def test_inner_products_are_those_of_the_decoded_vectors(trained, kind, least):
     lists, codes = coded(quantiser, vectors_of(3, 200))
     targets = vectors_of(4, 2).T
     np.testing.assert_allclose(
-        quantiser.inner_products(lists, codes, targets), quantiser.decode(lists, codes) @ targets, atol=1e-3
+        quantiser.inner_products(lists, codes, np.arange(len(codes)), targets),
+        quantiser.decode(lists, codes) @ targets,
+        atol=1e-3,
     )
 
 

@@ -25,7 +25,39 @@ def test_codes_of_several_widths_by_hand() -> None:
     assert codes.levels(coded).tolist() == [[255, 0, 15, 0, 1, 3, 0]]
     assert codes.decode(coded).tolist() == [[63.75, -7.5, 7.5, -1.5, -0.5, 1.5, 0]]
     targets = np.arange(14, dtype=np.float32).reshape(2, 7)
-    np.testing.assert_allclose(codes.inner_products(coded, targets), targets @ codes.decode(coded).T, rtol=1e-6)
+    np.testing.assert_allclose(
+        codes.inner_products(coded, np.arange(len(coded)), codes.targets(targets)),
+        codes.decode(coded) @ targets.T,
+        rtol=1e-6,
+    )
+
+
+def test_products_depend_on_nothing_beside_them() -> None:
+    """A row's products are the same to the bit alone and in company, with one target and with two."""
+    rng = np.random.default_rng(1)
+    code = measure_stored_code(rng.normal(size=(300, 37)).astype(np.float32)).mixed
+    coded = rng.integers(0, 256, (50, code.code_bytes), dtype=np.uint8)
+    vectors = rng.normal(size=(2, 37)).astype(np.float32)
+    rows = np.array([7, 3, 3, 49, 0])
+    both = code.inner_products(coded, rows, code.targets(vectors))
+    np.testing.assert_allclose(both, code.decode(coded[rows]) @ vectors.T, rtol=1e-4, atol=1e-4)
+    for i, row in enumerate(rows):
+        for target in range(2):
+            alone = code.inner_products(coded, np.array([row]), code.targets(vectors))
+            assert alone[0, target] == both[i, target]
+    targets = code.targets(vectors)
+    first = type(targets)(targets.stepped[:1], targets.constants[:1])
+    assert np.array_equal(code.inner_products(coded, rows, first)[:, 0], both[:, 0])
+
+
+@pytest.mark.parametrize("rows", [[-1], [0, 3], [1 << 40]])
+def test_rows_that_are_not_there_are_refused(rows: list[int]) -> None:
+    """Machine code reads what it is told to: so it is told which rows there are."""
+    code = MixedCodes(np.array([8, 4], dtype=np.uint8), np.ones((2, 2), dtype=np.float32))
+    with pytest.raises(UsageError, match=f"rows run from {min(rows)} to {max(rows)}, there are codes of 3"):
+        code.inner_products(np.zeros((3, 2), np.uint8), np.array(rows), code.targets(np.ones((1, 2), np.float32)))
+    with pytest.raises(UsageError, match="codes have shape"):
+        code.inner_products(np.zeros((3, 1), np.uint8), np.array([0]), code.targets(np.ones((1, 2), np.float32)))
 
 
 @pytest.mark.parametrize("bits", [[4, 8], [3], [[8]]])
@@ -51,7 +83,9 @@ def test_few_vectors_make_a_coarse_code_and_many_a_fine_one(n: int) -> None:
     cosines = (others * decoded).sum(axis=1) / np.linalg.norm(others, axis=1) / np.linalg.norm(decoded, axis=1)
     assert cosines.mean() > {1: 0.9, 30: 0.95, 3000: 0.995}[n]
     targets = rng.normal(size=(24, 2)).astype(np.float32)
-    np.testing.assert_allclose(code.inner_products(lists, coded, targets), decoded @ targets, atol=1e-3)
+    np.testing.assert_allclose(
+        code.inner_products(lists, coded, np.arange(len(coded)), targets), decoded @ targets, atol=1e-3
+    )
     assert code.encode(others * 1000, lists).shape == coded.shape
 
 
