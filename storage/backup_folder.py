@@ -16,6 +16,7 @@ from storage.durable import (
     copy_durably,
     fsync_directory,
     is_abandoned,
+    make_directories,
     read_error,
     remove_file,
     write_durably,
@@ -44,13 +45,9 @@ class BackupFolder(BackupStore):
                     f"{self.folder} holds something that is no backup; give an empty folder or one that 'kbengine "
                     "backup' made"
                 )
-            if not self.folder.exists():
-                self.folder.parent.mkdir(parents=True, exist_ok=True)
-                operating_system().mkdir(self.folder)
-                fsync_directory(self.folder.parent)
-            if not (self.folder / OBJECTS).is_dir():
-                operating_system().mkdir(self.folder / OBJECTS)
-                fsync_directory(self.folder)
+            make_directories(self.folder / OBJECTS)
+            for folder in (self.folder.parent, self.folder):  # also for what a killed process made
+                fsync_directory(folder)
         except OSError as error:
             raise write_error(error, self.folder) from error
 

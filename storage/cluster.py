@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from storage.alias_records import AliasSource
 from storage.backup_store import StoredFile
+from storage.cluster_acknowledged import check_no_generation_lost
 from storage.cluster_catalog import Catalog
 from storage.cluster_database import catalog_url
 from storage.errors import CorruptError, InvalidOptionError, NotAKnowledgeBaseError
@@ -96,12 +97,37 @@ class Cluster:
             CorruptError: Its manifest is missing or damaged.
             CatalogUnavailableError: The catalog does not answer.
         """
-        newest = self.catalog.generations(limit=1) if generation is None else []
-        row = next(iter(newest), None) if generation is None else self.catalog.generation(generation)
+        if generation is None:
+            return self.manifest_of(self.newest_ref())
+        row = self.catalog.generation(generation)
         if row is None:
-            wanted = "no generation yet" if generation is None else f"no generation {generation}"
-            raise InvalidOptionError(f"{self.store.place} has {wanted}; 'kbengine cluster status' names them")
+            raise self._no(f"generation {generation}")
         return self.manifest_of(row.ref)
+
+    def newest_ref(self) -> ManifestRef:
+        """Return number and checksum of the newest generation.
+
+        Raises:
+            InvalidOptionError: There is none yet.
+            CorruptError: The catalog has lost one that was acknowledged.
+            CatalogUnavailableError: The catalog does not answer.
+        """
+        row = next(iter(self.catalog.generations(limit=1)), None)
+        self.check_nothing_lost(0 if row is None else row.generation)
+        if row is None:
+            raise self._no("generation yet")
+        return row.ref
+
+    def check_nothing_lost(self, generation: int) -> None:
+        """Raise CorruptError when one after this generation was acknowledged and the catalog does not know of it."""
+        try:
+            check_no_generation_lost(self.store, generation, catalog=self.catalog.place)
+        except CorruptError:
+            if self.catalog.newest_number() <= generation:  # otherwise it was made meanwhile
+                raise
+
+    def _no(self, what: str) -> InvalidOptionError:
+        return InvalidOptionError(f"{self.store.place} has no {what}; 'kbengine cluster status' names them")
 
     def manifest_of(self, ref: ManifestRef) -> GenerationManifest:
         """Return the manifest of this number and checksum; without the catalog."""

@@ -12,12 +12,25 @@ from sqlalchemy import insert, update
 
 from storage import cluster_schema as schema
 from storage.cluster import Cluster
+from storage.cluster_acknowledged import (
+    forget_acknowledged,
+    is_acknowledged,
+    newest_acknowledged,
+    note_acknowledged,
+)
 from storage.cluster_catalog import GenerationRow, insert_documents, locked_cluster
 from storage.cluster_names import enter_aliases
 from storage.cluster_shards import enter_shard
 from storage.database import DATABASE_NAME, reader_engine, translated
 from storage.errors import CorruptError, InvalidOptionError, StateError
-from storage.generation_manifest import MANIFEST_FOLDER, GenerationManifest, ShardEntry, manifest_name, ref_of
+from storage.generation_manifest import (
+    MANIFEST_FOLDER,
+    GenerationManifest,
+    ManifestRef,
+    ShardEntry,
+    manifest_name,
+    ref_of,
+)
 from storage.object_places import open_objects
 from storage.object_store import ObjectStore
 
@@ -69,6 +82,7 @@ def copy_generation(
         if stage is not None:
             stage("copying objects", number, len(objects))
     place.write_record(manifest_name(manifest.ref()), manifest.to_bytes())
+    note_acknowledged(place, manifest.ref())
     return CopyReport(manifest.generation, len(objects), sum(f.n_bytes for f in objects.values()), new_bytes)
 
 
@@ -93,7 +107,7 @@ def restore_catalog(cluster: Cluster, *, generation: int | None = None, stage: S
 
     Args:
         cluster: Its objects, and the catalog that is to be made.
-        generation: Which generation; None: the newest whose manifest is there.
+        generation: Which generation; None: the newest that was acknowledged. Later ones are then forgotten.
         stage: Shown the progress.
 
     Raises:
@@ -106,7 +120,7 @@ def restore_catalog(cluster: Cluster, *, generation: int | None = None, stage: S
     if not there:
         wanted = "no generation" if generation is None else f"no generation {generation}"
         raise InvalidOptionError(f"{cluster.store.place} has {wanted}; give the address of a copy that has one")
-    manifest = cluster.manifest_of(max(there, key=lambda ref: ref.generation))
+    manifest = cluster.manifest_of(_chosen(cluster.store, there, generation))
     ends = [shard.end_ordinal for shard in manifest.shards]
     cluster.catalog.create(cluster=cluster.name, root=cluster.store.place, next_ordinal=_past(max(ends, default=0)))
     ref = manifest.ref()
@@ -129,7 +143,17 @@ def restore_catalog(cluster: Cluster, *, generation: int | None = None, stage: S
         enter_aliases(connection, cluster.aliases(manifest), manifest.generation)
         connection.execute(insert(schema.generations).values(**vars(row)))
         connection.execute(update(schema.clusters).values(generation=manifest.generation))
+        forget_acknowledged(cluster.store, after=manifest.generation)
+    note_acknowledged(cluster.store, ref)
     return row
+
+
+def _chosen(store: ObjectStore, there: list[ManifestRef], generation: int | None) -> ManifestRef:
+    """Return which manifest is to be restored: of several of one number the acknowledged one."""
+    noted = newest_acknowledged(store) if generation is None else None
+    if noted is not None:
+        return noted
+    return max(there, key=lambda ref: (ref.generation, is_acknowledged(store, ref)))
 
 
 def _past(ordinal: int) -> int:

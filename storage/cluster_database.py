@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from storage.cluster_schema import CATALOG_REVISIONS
 from storage.database import alembic_config, check_file_system, raw_connection
-from storage.durable import write_error
+from storage.durable import make_directories
 from storage.errors import CatalogUnavailableError, FormatTooNewError, InvalidOptionError, KBError, StateError
 from storage.object_places import folder_of
 
@@ -122,14 +122,15 @@ class CatalogDatabase:
 
     def _sqlite(self, path: Path) -> Engine:
         def connect() -> Any:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise write_error(error, path) from error
+            make_directories(path.parent)
             check_file_system(path.parent)
             connection = raw_connection(path, mode="rwc")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=FULL")
+            except BaseException:
+                connection.close()
+                raise
             return connection
 
         engine = create_engine(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.cluster import Cluster
+from storage.cluster_acknowledged import forget_acknowledged
 from storage.cluster_catalog import GenerationRow, locked_cluster
 from storage.errors import InvalidOptionError
 from storage.generation_manifest import MANIFEST_FOLDER, ref_of
@@ -40,13 +41,16 @@ def prune_cluster(cluster: Cluster, *, keep: int = LEAST_KEPT, older_than_s: flo
 
     Raises:
         InvalidOptionError: Fewer than two generations are to be kept.
-        CorruptError: A manifest that is kept is missing or damaged: nothing is removed then.
+        CorruptError: A manifest that is kept is missing or damaged, or the catalog has lost a generation: nothing is
+            removed then.
     """
     if keep < LEAST_KEPT:
         raise InvalidOptionError(f"keep is {keep}; wanted at least {LEAST_KEPT}: searches may read the one before")
     store = cluster.store
     before = time.time() - older_than_s
-    if not cluster.catalog.newest_number():
+    newest = cluster.catalog.newest_number()
+    cluster.check_nothing_lost(newest)
+    if not newest:
         return PruneReport(0, 0, 0)  # a build is under way, or was interrupted: it goes on with what is there
     candidates = [each for each in store.stored() if each.at_s <= before]
     n_objects = n_bytes = 0
@@ -77,4 +81,5 @@ def _prune_manifests(cluster: Cluster, keep: int) -> int:
         if ref not in rows or ref.generation <= newest - keep:
             cluster.store.remove_record(f"{MANIFEST_FOLDER}/{name}")
             removed += 1
+    forget_acknowledged(cluster.store, up_to=newest - keep)
     return removed

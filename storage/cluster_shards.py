@@ -12,6 +12,7 @@ from storage import cluster_schema as schema
 from storage.catalog import chunked
 from storage.cluster import Cluster
 from storage.cluster_catalog import Placed, dead_ordinals
+from storage.errors import CorruptError
 from storage.generation_manifest import ShardEntry
 
 __all__ = ["NewShard", "buried", "check_uploaded", "enter_shard", "forget_shards", "retire", "with_tombstones"]
@@ -40,8 +41,19 @@ def buried(
 
 
 def with_tombstones(connection: Connection, cluster: Cluster, entry: ShardEntry) -> ShardEntry:
-    """Return the shard's entry with its dead documents as the catalog knows them now."""
+    """Return the shard's entry with its dead documents as the catalog knows them now.
+
+    Raises:
+        CorruptError: It has forgotten some that were dead before.
+    """
     ordinals = dead_ordinals(connection, entry.name)
+    forgotten = set(cluster.tombstones(entry).tolist()) - set(ordinals)
+    if forgotten:
+        raise CorruptError(
+            f"the catalog {cluster.catalog.place} no longer knows that {len(forgotten):,} documents of shard "
+            f"{entry.name} were deleted; nothing was changed: move it away and make it anew from the objects with "
+            "'kbengine cluster restore'"
+        )
     return dataclasses.replace(entry, dead=len(ordinals), tombstones=cluster.put_tombstones(entry.name, ordinals))
 
 

@@ -23,7 +23,14 @@ from storage.database import (
     translated,
     writer_engine,
 )
-from storage.durable import TEMPORARY_SUFFIX, copy_directory, fsync_directory, is_abandoned, write_error
+from storage.durable import (
+    TEMPORARY_SUFFIX,
+    copy_directory,
+    fsync_directory,
+    is_abandoned,
+    make_directories,
+    write_error,
+)
 from storage.errors import InvalidOptionError, KnowledgeBaseExistsError
 from storage.newest_schema import create_schema
 from storage.operating_system import operating_system, remove_tree
@@ -96,7 +103,7 @@ def appearing(target: Path) -> Iterator[Path]:
     temporary = target.parent / f".{target.name}.{uuid.uuid4().hex}{_CREATING_SUFFIX}"
     calls = operating_system()
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(target.parent)
         check_file_system(target.parent)
         _remove_abandoned(target)
         calls.mkdir(temporary)

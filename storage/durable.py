@@ -66,6 +66,21 @@ def fsync_directory(directory: Path) -> None:
         raise write_error(error, directory) from error
 
 
+def make_directories(directory: Path) -> None:
+    """Make the directory and those above it that are missing; their names survive a power cut."""
+    missing, above = [], directory
+    try:
+        while not above.is_dir():
+            missing.append(above)
+            above = above.parent
+        for each in reversed(missing):
+            with contextlib.suppress(FileExistsError):  # made by another meanwhile, or a file, which is told later
+                operating_system().mkdir(each)
+            fsync_directory(each.parent)
+    except OSError as error:
+        raise write_error(error, directory) from error
+
+
 def is_abandoned(path: Path) -> bool:
     """Tell whether nobody writes any more what has a temporary name: its writer would hold a lock on it.
 

@@ -11,12 +11,13 @@ from sqlalchemy import Connection, insert, select, update
 
 from storage import cluster_schema as schema
 from storage.cluster import Cluster
+from storage.cluster_acknowledged import check_not_acknowledged, note_acknowledged
 from storage.cluster_catalog import GenerationRow, generation_of, locked_cluster, now
 from storage.cluster_names import overlay_of
 from storage.errors import CatalogUnavailableError, StateError
 from storage.generation_manifest import GenerationManifest, ManifestRef, ShardEntry
 
-__all__ = ["Draft", "Prepare", "ShardGoneError", "commit_generation"]
+__all__ = ["Draft", "Prepare", "ShardGoneError", "commit_generation", "made_before"]
 
 
 @dataclass
@@ -47,8 +48,23 @@ def commit_generation(
 
     Raises:
         CatalogUnavailableError: The catalog does not answer; the message says whether that leaves the outcome open.
+        CorruptError: The catalog has lost a generation that was acknowledged; nothing was changed.
+        StateError: The generation was made and could not be noted as acknowledged.
     """
-    name = op_id or uuid.uuid4().hex
+    made = _made(cluster, op_id or uuid.uuid4().hex, operation, prepare, kbengine_version)
+    note_acknowledged(cluster.store, made.ref)
+    return made
+
+
+def made_before(cluster: Cluster, op_id: str) -> GenerationRow | None:
+    """Return the generation that an operation of this name made, which is then noted; None when it made none."""
+    made = cluster.catalog.made_by(op_id)
+    if made is not None:
+        note_acknowledged(cluster.store, made.ref)
+    return made
+
+
+def _made(cluster: Cluster, name: str, operation: str, prepare: Prepare, kbengine_version: str) -> GenerationRow:
     try:
         return _committed(cluster, name, operation, prepare, kbengine_version)
     except CatalogUnavailableError as error:
@@ -72,9 +88,10 @@ def _committed(cluster: Cluster, op_id: str, operation: str, prepare: Prepare, k
         earlier = generation_of(connection, op_id)
         if earlier is not None:
             return earlier
+        generation = row.generation + 1
+        check_not_acknowledged(cluster.store, generation, catalog=catalog.place)
         parent_ref = _parent_ref(connection, row.generation)
         parent = None if parent_ref is None else cluster.manifest_of(parent_ref)
-        generation = row.generation + 1
         draft = prepare(connection, parent, generation)  # type: ignore[arg-type]  # None for a build alone
         base = draft.base or parent
         if base is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +15,13 @@ from storage.durable import (
     fsync_directory,
     hash_file,
     is_abandoned,
+    make_directories,
     read_error,
     remove_file,
     write_error,
 )
 from storage.object_store import OBJECTS, ObjectStore, StoredObject, object_name
+from storage.operating_system import operating_system
 
 __all__ = ["ObjectFolder"]
 
@@ -31,6 +32,7 @@ class ObjectFolder(ObjectStore):
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.place = f"file://{self.folder}"
+        self._synced: set[Path] = set()
 
     def _path(self, name: str) -> Path:
         return self.folder.joinpath(*name.split("/"))
@@ -91,7 +93,7 @@ class ObjectFolder(ObjectStore):
             with DurableFile(temporary) as file:
                 file.write(data)
                 file.commit()
-            os.link(temporary, target)
+            operating_system().link(temporary, target)
         except FileExistsError:
             return False
         except OSError as error:
@@ -145,7 +147,12 @@ class ObjectFolder(ObjectStore):
             raise write_error(error, path) from error
 
     def _make(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_error(error, folder) from error
+        """Make a folder, and sync its name once: another process may have made it and not come to that."""
+        if folder in self._synced and folder.is_dir():
+            return
+        make_directories(folder)
+        below = folder
+        while below != self.folder.parent and below not in self._synced:
+            fsync_directory(below.parent)
+            self._synced.add(below)
+            below = below.parent

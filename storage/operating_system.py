@@ -51,6 +51,10 @@ class OperatingSystem:
         """Give the file or directory another name; a file that has it already is replaced."""
         source.rename(target)
 
+    def link(self, source: Path, target: Path) -> None:
+        """Give the file a second name; FileExistsError where something has it already."""
+        os.link(source, target)
+
     def unlink(self, path: Path) -> None:
         """Remove the name of a file."""
         path.unlink()

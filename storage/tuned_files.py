@@ -23,6 +23,7 @@ from storage.durable import (
     check_file,
     fsync_directory,
     is_abandoned,
+    make_directories,
     read_error,
     remove_file,
     write_durably,
@@ -107,11 +108,11 @@ def write_tuned(directory: Path, name: str, facts: Mapping[str, Any], weights: b
     """
     folder = _folder(directory) / check_name(name)
     try:
-        folder.parent.mkdir(exist_ok=True)
+        make_directories(folder.parent)
         with changing_encoders(folder.parent):
             if not folder.is_dir():
                 operating_system().mkdir(folder)
-                fsync_directory(folder.parent)
+            fsync_directory(folder.parent)  # also of one that a killed process made
             sha256 = hashlib.sha256(weights).hexdigest()
             file = folder / f"{sha256[:16]}.safetensors"
             write_durably(file, [weights], replace=True)

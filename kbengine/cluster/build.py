@@ -21,6 +21,7 @@ from storage.backup_store import StoredFile
 from storage.cluster import Cluster
 from storage.cluster_catalog import now
 from storage.cluster_changes import publish_build
+from storage.generation_draft import made_before
 from storage.generation_manifest import GenerationManifest, ShardEntry
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def build_cluster(
     plan = plan_build(request, cluster, encoder=encoder, progress=progress)
     root = cluster.store.place
     cluster.catalog.create(cluster=cluster.name, root=root, next_ordinal=plan.end_ordinal)
-    made = cluster.catalog.made_by(plan.name)
+    made = made_before(cluster, plan.name)
     if made is not None:
         return _report(cluster, made.generation, [], LinkTotals(0, 0), began)
     if cluster.catalog.newest_number():

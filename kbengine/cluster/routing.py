@@ -163,7 +163,8 @@ class Router:
         if known is not None and self._clock() < self._catalog_rests_until:
             return known
         try:
-            ref = self._cluster.catalog.newest().ref
+            # At first also compared with what was acknowledged; later ones are never older than what is known.
+            ref = self._cluster.newest_ref() if known is None else self._cluster.catalog.newest().ref
         except CatalogUnavailableError:
             self._catalog_answers = False
             self._catalog_rests_until = self._clock() + self._options.catalog_pause_s

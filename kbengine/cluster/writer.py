@@ -24,6 +24,7 @@ from storage.cluster_changes import change_aliases, change_documents
 from storage.cluster_names import RemovedAlias
 from storage.cluster_shards import NewShard
 from storage.common_settings import CommonSettings
+from storage.generation_draft import made_before
 from storage.records import NewDocument
 from storage.shard_files import put_shard, read_common
 from storage.shard_merge import ShardPart, merge_shards
@@ -79,7 +80,7 @@ class ClusterWriter:
             CatalogUnavailableError: the catalog does not answer; repeat it with the same `op_id`.
         """
         op_id = op_id or uuid.uuid4().hex
-        done = self.cluster.catalog.made_by(op_id)
+        done = made_before(self.cluster, op_id)
         if done is not None:
             return done
         _check_distinct(documents)

@@ -27,6 +27,8 @@ GOALS = {
     "cuts": ("power cuts", 5_000),
     "faults": ("faults batches", 6 * 40),
     "flips": ("flips", 10_000),
+    "cluster_cuts": ("cluster power cuts", 2_000),
+    "cluster_faults": ("cluster_faults batches", 2 * 40),
     "soak": ("soak seconds", 3_600),
 }
 """For each part the count that says when it is done, and the wanted number. Faults: all seeds, so each fault once."""
@@ -81,8 +83,8 @@ def batch(ledger: Ledger, part: str, run: object) -> bool:
                 counts, failure = run(seed, Path(scratch)), ""
             except BaseException:
                 counts, failure = {}, traceback.format_exc(limit=4)[-1500:]
-        if part == "faults":
-            counts["faults batches"] = 1
+        if part.endswith("faults"):
+            counts[f"{part} batches"] = 1
         entry = Entry(part, seed, counts, failure, round(time.monotonic() - began, 1), commit(), machine())
         ledger.append(entry)
         os.write(write, b"1" if failure else b"0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from tests.storage.power.scenarios import Cuts, check_all, record_series
@@ -10,8 +11,10 @@ from tests.storage.power.steps import SERIES
 CUTS = 30
 
 
-def run(seed: int, scratch: Path, *, cuts: int = CUTS) -> dict[str, int]:
+def run(
+    seed: int, scratch: Path, *, cuts: int = CUTS, names: Collection[str] = SERIES, count: str = "power cuts"
+) -> dict[str, int]:
     """So many cuts of one series; series take turns."""
-    name = sorted(SERIES)[seed % len(SERIES)]
+    name = sorted(names)[seed % len(names)]
     recording = record_series(scratch / "run", name)
-    return {"power cuts": check_all(recording, scratch, Cuts(random=cuts, seed=seed))}
+    return {count: check_all(recording, scratch, Cuts(random=cuts, seed=seed))}

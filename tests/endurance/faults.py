@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from storage.operating_system import using
 from storage.repair import repair
 from tests.storage.power.disk import Event, after_power_cut
 from tests.storage.power.machine import Machine, ShortWriteError
-from tests.storage.power.scenarios import Recording, check, record_series
+from tests.storage.power.scenarios import Recording, record_series, series
 from tests.storage.power.steps import REPAIR, SERIES
 from tests.storage.small_world import reencode
 
@@ -51,19 +52,23 @@ def faults_of(recording: Recording) -> list[Fault]:
     return found
 
 
-def run(seed: int, scratch: Path, *, share: int = SHARE) -> dict[str, int]:
+def run(
+    seed: int, scratch: Path, *, share: int = SHARE, names: Collection[str] = SERIES, count: str = "fault"
+) -> dict[str, int]:
     """A share of the faults of one series; series take turns, so seeds up to their number times SHARE try all."""
-    name = sorted(SERIES)[seed % len(SERIES)]
+    name = sorted(names)[seed % len(names)]
+    steps = series()[name]
     recording = record_series(scratch / "run", name)
-    chosen = faults_of(recording)[seed // len(SERIES) % share :: share]
-    counts = {f"fault: {kind}": 0 for kind in FAULTS}
+    chosen = faults_of(recording)[seed // len(names) % share :: share]
+    counts = {f"{count}: {kind}": 0 for kind in FAULTS}
     for number, fault in enumerate(chosen):
         root = scratch / f"fault-{number}"
         try:
-            inject(recording, SERIES[name][fault.step][1], SERIES[name][fault.step][0], fault, root)
+            inject(recording, steps[fault.step][1], steps[fault.step][0], fault, root)
         except Exception as error:
-            raise AssertionError(f"{name}, {SERIES[name][fault.step][0]}, {fault}: {error}") from error
-        counts[f"fault: {fault.kind}"] += 1
+            raise AssertionError(f"{name}, {steps[fault.step][0]}, {fault}: {error}") from error
+        shutil.rmtree(root)
+        counts[f"{count}: {fault.kind}"] += 1
     return counts
 
 
@@ -75,7 +80,7 @@ def inject(recording: Recording, operation: object, name: str, fault: Fault, roo
     if fault.kind == "kill":
         tree = after_power_cut(recording.machine.before, recording.machine.events[: start + fault.call], "keep", rng)
         tree.write(root)
-        check(root / "kb", [before, after], recording.read)
+        recording.check(root / "kb", [before, after], recording.read)
         return
     after_power_cut(recording.machine.before, recording.machine.events[:start], "keep", rng).write(root)
     assert callable(operation)
@@ -89,7 +94,7 @@ def inject(recording: Recording, operation: object, name: str, fault: Fault, roo
         machine.hook = lambda _event: None
         if name == REPAIR[0] and len(allowed) > 1:
             repair(root / "kb", reencode)
-    check(root / "kb", allowed, recording.read)
+    recording.check(root / "kb", allowed, recording.read)
 
 
 class _Hook:

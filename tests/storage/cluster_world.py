@@ -32,30 +32,43 @@ def make_shard(cluster: Cluster, scratch: Path, documents: Sequence[NewDocument]
 
 
 def make_cluster(
-    root: str, scratch: Path, catalog: str | None = None, *, shards: int = 2, op_id: str = "build"
+    root: str,
+    scratch: Path,
+    catalog: str | None = None,
+    *,
+    shards: int = 2,
+    per_shard: int = 5,
+    op_id: str = "build",
 ) -> Cluster:
     """Two shards of five documents, doc 0 to 9, published as generation 1."""
     cluster = Cluster.create(root, catalog)
-    made = [
-        make_shard(
-            cluster, scratch, [make_document(f"doc {5 * n + i}", f"amber delta {n} {i}") for i in range(5)], 5 * n
+    try:
+        made = [
+            make_shard(
+                cluster,
+                scratch,
+                [make_document(f"doc {per_shard * n + i}", f"amber delta {n} {i}") for i in range(per_shard)],
+                per_shard * n,
+            )
+            for n in range(shards)
+        ]
+        cluster.catalog.create(cluster=cluster.name, root=root, next_ordinal=per_shard * shards)
+        settings = COMMON.settings
+        manifest = GenerationManifest(
+            generation=1,
+            parent=None,
+            cluster=cluster.name,
+            operation="build",
+            created_at=AT,
+            kbengine_version="1",
+            encoder_name=settings.encoder_name,
+            encoder_fingerprint=settings.encoder_fingerprint,
+            passage_fingerprint=settings.passage_fingerprint,
+            common=put_common(cluster.store, COMMON),
+            shards=tuple(each.entry for each in made),
         )
-        for n in range(shards)
-    ]
-    cluster.catalog.create(cluster=cluster.name, root=root, next_ordinal=5 * shards)
-    settings = COMMON.settings
-    manifest = GenerationManifest(
-        generation=1,
-        parent=None,
-        cluster=cluster.name,
-        operation="build",
-        created_at=AT,
-        kbengine_version="1",
-        encoder_name=settings.encoder_name,
-        encoder_fingerprint=settings.encoder_fingerprint,
-        passage_fingerprint=settings.passage_fingerprint,
-        common=put_common(cluster.store, COMMON),
-        shards=tuple(each.entry for each in made),
-    )
-    publish_build(cluster, manifest, {each.entry.name: each.documents for each in made}, op_id=op_id)
+        publish_build(cluster, manifest, {each.entry.name: each.documents for each in made}, op_id=op_id)
+    except BaseException:
+        cluster.close()
+        raise
     return cluster

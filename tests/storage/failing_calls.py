@@ -45,6 +45,10 @@ class FailingCalls(OperatingSystem):
         self._check("rename", target)
         super().rename(source, target)
 
+    def link(self, source: Path, target: Path) -> None:
+        self._check("link", target)
+        super().link(source, target)
+
     def unlink(self, path: Path) -> None:
         self._check("unlink", path)
         super().unlink(path)

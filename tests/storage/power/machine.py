@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,7 @@ class Machine(OperatingSystem):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        gc.collect()  # connections that errors hold: SQLite would call a VFS that is gone
         unregister(self.vfs or "")
 
     def ack(self, done: int) -> None:
@@ -91,6 +93,8 @@ class Machine(OperatingSystem):
         return descriptor
 
     def write(self, descriptor: int, data: memoryview) -> int:
+        if descriptor not in self._numbers:
+            return super().write(descriptor, data)
         try:
             self.note("write", self._numbers[descriptor], self._positions[descriptor], bytes(data))
         except ShortWriteError as error:
@@ -102,7 +106,8 @@ class Machine(OperatingSystem):
 
     def pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
         try:
-            self.note("write", self._numbers[descriptor], offset, data)
+            if descriptor in self._numbers:
+                self.note("write", self._numbers[descriptor], offset, data)
         except ShortWriteError as error:
             data = data[: error.n_bytes]
         return super().pwrite(descriptor, data, offset)
@@ -117,26 +122,37 @@ class Machine(OperatingSystem):
         self._positions.pop(descriptor, None)
 
     def rename(self, source: Path, target: Path) -> None:
-        (from_, old, number), (to, new, _) = self.place(source), self.place(target)
-        self.note("rename", from_, old, to, new, number)
+        if self.is_watched(target):
+            (from_, old, number), (to, new, _) = self.place(source), self.place(target)
+            self.note("rename", from_, old, to, new, number)
         super().rename(source, target)
 
+    def link(self, source: Path, target: Path) -> None:
+        if self.is_watched(target):
+            (directory, name, existing), number = self.place(target), self.place(source)[2]
+            if existing is None:
+                self.note("link", directory, name, number)
+        super().link(source, target)
+
     def unlink(self, path: Path) -> None:
-        directory, name, number = self.place(path)
-        if number is not None:
-            self.note("unlink", directory, name)
+        if self.is_watched(path):
+            directory, name, number = self.place(path)
+            if number is not None:
+                self.note("unlink", directory, name)
         super().unlink(path)
 
     def mkdir(self, path: Path) -> None:
-        directory, name, number = self.place(path)
-        if number is None:
-            self.note("mkdir", directory, name, self.new_number())
+        if self.is_watched(path):
+            directory, name, number = self.place(path)
+            if number is None:
+                self.note("mkdir", directory, name, self.new_number())
         super().mkdir(path)
 
     def rmdir(self, path: Path) -> None:
-        directory, name, number = self.place(path)
-        if number is not None and not self.now.directories[number]:
-            self.note("unlink", directory, name)
+        if self.is_watched(path):
+            directory, name, number = self.place(path)
+            if number is not None and not self.now.directories[number]:
+                self.note("unlink", directory, name)
         super().rmdir(path)
 
     # -- SQLite's

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,14 @@ from storage.operating_system import using
 from storage.reader import KBReader
 from storage.verify import verify
 from storage.writer import KBWriter
+from tests.storage.power.cluster_steps import CLUSTER_SERIES, check_cluster, cluster_beside
 from tests.storage.power.disk import MODES, Event, Mode, Tree, after_power_cut
 from tests.storage.power.machine import Machine
 from tests.storage.power.state import Read, State, state_beside, state_of
 from tests.storage.power.steps import FROZEN, MIGRATE, SERIES, Step
+
+Check = Callable[[Path, list[State], Read], None]
+"""Opens what a restart finds; raises where the state is none of those allowed, or anything is wrong."""
 
 
 @dataclass
@@ -29,6 +33,7 @@ class Recording:
     states: list[State]
     names: list[str]
     read: Read = state_of
+    check: Check = field(default_factory=lambda: check)
 
 
 def record(
@@ -45,7 +50,7 @@ def record(
     root.mkdir(parents=True)
     if origin is not None:
         shutil.copytree(origin, root / "kb")
-    states: list[State] = [state_of(root / "kb")]
+    states: list[State] = [{} if origin is None else state_of(root / "kb")]
     names = []
     with machine(root) as recorder, using(recorder):
         for number, (name, run, change) in enumerate(steps, start=1):
@@ -58,7 +63,16 @@ def record(
 
 def record_series(root: Path, name: str, machine: type[Machine] = Machine) -> Recording:
     """Run a series by its name."""
-    return record(root, SERIES[name], machine, origin=FROZEN if SERIES[name][0] is MIGRATE else None)
+    steps = series()[name]
+    recording = record(root, steps, machine, origin=FROZEN if steps[0] is MIGRATE else None)
+    if name in CLUSTER_SERIES:
+        recording.read, recording.check = cluster_beside, check_cluster
+    return recording
+
+
+def series() -> dict[str, list[Step]]:
+    """All series, of knowledge bases and of clusters."""
+    return SERIES | CLUSTER_SERIES
 
 
 def cuts_of(events: list[Event]) -> list[int]:
@@ -120,7 +134,7 @@ def check_all(recording: Recording, scratch: Path, cuts: Cuts | None = None) -> 
         directory = scratch / f"cut-{n}"
         tree.write(directory)
         try:
-            check(directory / "kb", recording.states[done : done + 2], recording.read)
+            recording.check(directory / "kb", recording.states[done : done + 2], recording.read)
         except Exception as error:
             raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
         shutil.rmtree(directory)
