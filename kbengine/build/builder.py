@@ -106,7 +106,7 @@ def build(
 ) -> BuildReport:
     """Build a knowledge base of the corpus in the directory `path`, or go on with an interrupted build.
 
-    Every chunk of about five hundred passages is durable when the next begins; interrupted, the same call goes on
+    Every chunk of about 250 passages is durable when the next begins; interrupted, the same call goes on
     where it stopped. Until it is done the directory answers no query.
 
     Args:
@@ -248,6 +248,7 @@ def _add_chunks(
     document_encoder = DocumentEncoder(encoder, filter_options, store_all=writer.settings.stores_all)
     background = Background()
     began = time.perf_counter()
+    return_freed_memory()  # what loading the encoder took beyond its weights
     try:
         for chunk_documents, position in chunks(documents):
             chunk = document_encoder.encode(chunk_documents, threshold=threshold)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from kbengine.encoders.encoder import Encoder
     from kbengine.encoders.passage_windows import PassageVectors
 
-CHUNK_PASSAGES = 512
+CHUNK_PASSAGES = 256
 """Passages encoded and committed together: enough to sort by length, few enough to lose little when interrupted, and
-for two chunks of float32 vectors, one being encoded and one being stored, to take a third of a gigabyte."""
-CHUNK_CHARS = 1_000_000
+for two chunks of float32 vectors, one being encoded and one being stored, to take a sixth of a gigabyte."""
+CHUNK_CHARS = 500_000
 """And at most about this many characters, so that a chunk of book chapters stays within memory."""
 
 P = TypeVar("P")

@@ -23,8 +23,8 @@ Bool = NDArray[np.bool_]
 class FilterOptions:
     """Keep tokens whose larger filter logit exceeds `threshold`, or the best `keep_fraction` of them; neither: all.
 
-    With a fraction, the threshold is the quantile over the passages that are encoded together (about five hundred
-    in a build), so a build keeps that fraction whatever its corpus looks like. The mean of these thresholds is kept
+    With a fraction, the threshold is the quantile over the passages that are encoded together (about 250 in a
+    build), so a build keeps that fraction whatever its corpus looks like. The mean of these thresholds is kept
     with the knowledge base and used for later additions, which are too small to have a quantile of their own.
     """
 

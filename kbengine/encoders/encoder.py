@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kbengine.encoders.batch_threads import side_by_side
 from kbengine.encoders.checkpoint import fingerprints, read_checkpoint
 from kbengine.encoders.config import Architecture, EncoderConfig
 from kbengine.encoders.device import DTypeChoice, choose_device, choose_dtype
@@ -260,10 +261,11 @@ class Encoder:
         inputs = self._passage_inputs(passages, tokens)
         lengths = np.array([value.n_tokens for value in inputs], dtype=np.int64)
         encoded: list[EncodedWindow | None] = [None] * len(inputs)
-        for batch in self._plan(lengths):
-            members = batch.tolist()
-            results = self._encode_inputs([inputs[i] for i in members])
-            for i, result in zip(members, results, strict=True):
+        batches = self._plan(lengths)
+        of_batches = [[inputs[i] for i in batch.tolist()] for batch in batches]
+        compute = side_by_side if self.device.type == "cpu" else map
+        for batch, results in zip(batches, compute(self._encode_inputs, of_batches), strict=True):
+            for i, result in zip(batch.tolist(), results, strict=True):
                 encoded[i] = result
             if progress is not None:
                 progress(int(lengths[batch].sum()))

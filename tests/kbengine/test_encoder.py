@@ -126,6 +126,21 @@ def test_nothing_to_encode_gives_nothing(encoder: Encoder) -> None:
     assert encoder.encode_queries([]).start.shape == (0, encoder.d)
 
 
+def test_passages_are_the_same_to_the_bit_however_many_cores_encode_them(encoder):
+    """Batches are computed side by side, each by one core."""
+    passages = some_passages()
+    before = torch.get_num_threads()
+    found = []
+    for n_threads in (1, 3):
+        torch.set_num_threads(n_threads)
+        found.append(encoder.encode_passages(passages))
+    torch.set_num_threads(before)
+
+    for alone, together in zip(*found, strict=True):
+        assert np.array_equal(alone.vectors, together.vectors)
+        assert np.array_equal(alone.filter_logits, together.filter_logits)
+
+
 def test_progress_counts_every_token(encoder: Encoder) -> None:
     """What is reported batch by batch adds up to what went through the encoder."""
     counted: list[int] = []
