@@ -128,12 +128,13 @@ class KnowledgeBase:
         return self.encoder_for(encoder).sparse is not None and self._reader.snapshot().has_sparse_rows
 
     def warm_up(self) -> None:
-        """Load and check every segment now rather than in the first query.
+        """Load and check every segment, and make what encodes queries, now rather than in the first query.
 
         Raises:
             CorruptError: a file is not what was written.
         """
         self._reader.snapshot()
+        self.encoder_for().prepare_queries()
 
     def __enter__(self) -> KnowledgeBase:
         return self

@@ -186,7 +186,8 @@ class ClusterKnowledgeBase(KnowledgeBase):
         )
 
     def warm_up(self) -> None:
-        """Have every replica open the newest generation now rather than at the next search."""
+        """Have every replica open the newest generation, and what encodes queries made, now and not at a search."""
+        self.encoder_for().prepare_queries()
         known = self._warm
         newest = self.router.manifest().generation
         if known != newest:

@@ -212,6 +212,11 @@ class Encoder:
             tuned._model = self._model.with_query_weights(weights, self.device, prepack=self._prepack)
         return tuned
 
+    def prepare_queries(self) -> None:
+        """Make what computes queries now rather than at the first one (60 ms)."""
+        if self._queries is not None:
+            self._queries.prepare()
+
     @property
     def query_arithmetic(self) -> Literal["int8", "float32"]:
         """What queries are computed in."""
@@ -350,7 +355,7 @@ class Encoder:
         return inputs
 
     def _encode_inputs(self, inputs: Sequence[PassageWindow]) -> list[EncodedWindow]:
-        """Return what a batch of inputs gives; its arrays are views into the batch's."""
+        """Return what a batch of inputs gives."""
         cls_id, sep_id = self.tokenizer.cls_id, self.tokenizer.sep_id
         rows = [
             [cls_id, *value.title, sep_id, *value.tokens.ids[value.window.begin : value.window.end].tolist(), sep_id]
@@ -369,7 +374,8 @@ class Encoder:
         encoded = []
         for row, at in enumerate(own):
             rows_of = None if sparse is None else sparse[row]
-            encoded.append(EncodedWindow(vectors[row, at], logits[row, at], means[row], rows_of))
+            # Copied: a view would keep titles and padding, a third of a batch of short passages, as long as them.
+            encoded.append(EncodedWindow(vectors[row, at].copy(), logits[row, at].copy(), means[row], rows_of))
         return encoded
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,7 +47,7 @@ class OnnxQueries:
     """Query encoders in ONNX Runtime. A text's vectors are the same to the bit whatever is encoded beside it."""
 
     def __init__(self, stored: Mapping[str, Tensor], config: EncoderConfig, *, signed: bool | None = None) -> None:
-        """Make the graphs of an encoder's tensors.
+        """Take an encoder's tensors; the graphs are made of them at the first query, or by `prepare`.
 
         Args:
             stored: as they are stored (`kbengine.encoders.packing`): the query side and what it shares.
@@ -54,9 +55,9 @@ class OnnxQueries:
             signed: how weights are written (`OnnxLayers`); by default as this processor wants it.
         """
         self._config = config
-        self._signed = adds_int8_exactly() if signed is None else signed
+        signed = adds_int8_exactly() if signed is None else signed
         self._towers = tuple(
-            _Tower.of(stored, name, config.backbone, signed=self._signed) for name in _TOWERS[config.architecture]
+            _Tower.of(stored, name, config.backbone, signed=signed) for name in _TOWERS[config.architecture]
         )
         self._heads = {name: _Head.of(stored, name) for name in _HEADS if f"{name}.weight" in stored}
 
@@ -66,6 +67,11 @@ class OnnxQueries:
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         found = dict(zip(order, side_by_side(self._one, [texts[i] for i in order]), strict=True))
         return [found[i] for i in range(len(texts))]
+
+    def prepare(self) -> None:
+        """Make the graphs now rather than at the first query."""
+        for tower in self._towers:
+            _ = tower.session
 
     def with_weights(self, weights: Mapping[str, Tensor]) -> OnnxQueries:
         """Return queries that share everything with these but the modules of these float32 weights.
@@ -78,9 +84,7 @@ class OnnxQueries:
         """
         tuned = copy.copy(self)
         tuned._towers = tuple(
-            tower.with_weights(weights, self._config.backbone, signed=self._signed)
-            if any(each.startswith(f"{tower.name}.encoder.") for each in weights)
-            else tower
+            tower.with_weights(weights) if any(each.startswith(f"{tower.name}.encoder.") for each in weights) else tower
             for tower in self._towers
         )
         changed = {name: _Head.of(weights, name) for name in self._heads if f"{name}.weight" in weights}
@@ -116,20 +120,25 @@ class _Tower:
     name: str
     embeddings: EmbeddingRows
     norms: Mapping[str, Tensor]
-    session: InferenceSession
+    weights: Mapping[str, Tensor]
+    backbone: BackboneConfig
+    signed: bool
 
     @classmethod
     def of(cls, stored: Mapping[str, Tensor], name: str, backbone: BackboneConfig, *, signed: bool) -> _Tower:
         own = f"{name}.embeddings."
         prefix = own if f"{own}LayerNorm.weight" in stored else "embeddings."
         norms = {key: each for key, each in stored.items() if key.startswith(f"{prefix}LayerNorm.")}
-        graph = query_graph(stored, name, backbone, signed=signed)
-        return cls(name, EmbeddingRows(stored, prefix), norms, open_session(graph))
+        return cls(name, EmbeddingRows(stored, prefix), norms, stored, backbone, signed)
 
-    def with_weights(self, weights: Mapping[str, Tensor], backbone: BackboneConfig, *, signed: bool) -> _Tower:
+    def with_weights(self, weights: Mapping[str, Tensor]) -> _Tower:
         """Return the tower with other layers; embeddings are not tuned."""
-        graph = query_graph({**weights, **self.norms}, self.name, backbone, signed=signed)
-        return replace(self, session=open_session(graph))
+        return replace(self, weights={**weights, **self.norms})
+
+    @cached_property
+    def session(self) -> InferenceSession:
+        """What computes, made when it is first asked for: a build encodes no query."""
+        return open_session(query_graph(self.weights, self.name, self.backbone, signed=self.signed))
 
     def __call__(self, ids: Sequence[int]) -> Float32:
         given = np.asarray(ids, dtype=np.int64)

@@ -60,6 +60,9 @@ class VectorEncoder:
         n = len(inputs)
         return QueryVectors(stacked[:, 0], stacked[:, 1], passage, np.full(n, 3), np.zeros(n, dtype=np.bool_))
 
+    def prepare_queries(self):
+        """There is nothing to prepare."""
+
 
 class WordEncoder(VectorEncoder):
     """Also encodes passages: a token is a word, its vector is drawn from the word."""
