@@ -423,6 +423,9 @@ class KnowledgeBase:
     def _open_writer(self) -> KBWriter:
         from storage.writer import KBWriter
 
+        if self._writer is not None and not self._writer.is_usable:  # an earlier change found the disk failing
+            self._writer.close()
+            self._writer = None
         if self._writer is None:
             self._writer = KBWriter.open(self.path, lock_timeout_s=self._options.lock_timeout_s)
         return self._writer

@@ -51,6 +51,11 @@ class WriteSession:
         """Where the files derived from segments are."""
         return self.directory / INDEX_DIRECTORY
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether neither an I/O error nor `close` ended this session."""
+        return self._poison is None
+
     def check_usable(self) -> None:
         """Raise StateError when an earlier I/O error or `close` ended this session."""
         if self._poison is not None:

@@ -143,6 +143,11 @@ class KBWriter:
         self.close()
 
     @property
+    def is_usable(self) -> bool:
+        """Whether it takes changes: after a failed sync only a writer that is opened anew knows what is on the disk."""
+        return self._session.is_usable
+
+    @property
     def path(self) -> Path:
         """The knowledge base's directory."""
         return self._session.directory

@@ -1,4 +1,4 @@
-"""Readers, a writer, background merging and compaction beside each other while calls fail, for minutes.
+"""Readers, a writer, background merging, compaction and a service beside each other while calls fail, for minutes.
 
 What a reader sees is whole and never older than what was acknowledged when it looked. Memory stays what it was after
 the first quarter; descriptors are as many as there are segments to read, and all are gone at the end.
@@ -20,18 +20,37 @@ from storage.operating_system import using
 from storage.reader import KBReader
 from storage.verify import verify
 from storage.writer import KBWriter
+from tests.endurance.flatness import check_flat
+from tests.endurance.service_load import ServiceLoad, build_served
 from tests.storage.failing_calls import FailingCalls
 from tests.storage.power.state import state_of
 from tests.storage.small_world import WORDS, make_settings, random_document
 
 SLICE_S = float(os.environ.get("KBENGINE_SOAK_S", "120"))
 READERS, KEPT, FAILING = 3, 40, 0.002
+PAUSE_S = float(os.environ.get("KBENGINE_SOAK_PAUSE_S", "0"))
+"""Between what readers and the writer do: an hour of a machine that others use, too."""
 
 
 def run(seed: int, scratch: Path) -> dict[str, int]:
     """One slice; seconds are added up over slices."""
+    served = build_served(scratch / "served")
     before = n_descriptors()
-    world = _World(scratch / "kb", seed)
+    end = time.monotonic() + SLICE_S
+    load = ServiceLoad(served, seed, end)
+    with load.running():
+        world = _beside(scratch / "kb", seed, end)
+    if load.wrong:
+        raise AssertionError(f"service: {load.wrong[0]}")
+    gc.collect()
+    assert n_descriptors() <= before, f"{before} descriptors at first, {n_descriptors()} at the end"
+    own = {"soak seconds": int(SLICE_S), "soak searches": world.searches, "soak commits": world.commits}
+    return own | {"soak faults": world.faults, **load.counts}
+
+
+def _beside(kb: Path, seed: int, end: float) -> _World:
+    """Read and write a knowledge base in this process until the end, and return what is known of it."""
+    world = _World(kb, seed, end)
     threads = [threading.Thread(target=world.read, args=(number,)) for number in range(READERS)]
     for thread in threads:
         thread.start()
@@ -43,21 +62,16 @@ def run(seed: int, scratch: Path) -> dict[str, int]:
     KBWriter.open(world.kb).close()
     assert state_of(world.kb).keys() >= {f"text {doc_id}" for doc_id in world.live}
     assert verify(world.kb, deep=True).clean
-    _check_flat("memory in kB", world.memory, allowed=20_000)
+    check_flat("memory in kB", world.memory, allowed=20_000)
     assert max(world.descriptors, default=0) < 400, f"{max(world.descriptors)} descriptors at once"
-    gc.collect()
-    assert n_descriptors() <= before, f"{before} descriptors at first, {n_descriptors()} at the end"
-    return {"soak seconds": int(SLICE_S), "soak searches": world.searches, "soak commits": world.commits} | {
-        "soak faults": world.faults
-    }
+    return world
 
 
 class _World:
     """One knowledge base and what is known of it."""
 
-    def __init__(self, kb: Path, seed: int) -> None:
-        self.kb, self.seed = kb, seed
-        self.end = time.monotonic() + SLICE_S
+    def __init__(self, kb: Path, seed: int, end: float) -> None:
+        self.kb, self.seed, self.end = kb, seed, end
         self.acknowledged = 1
         self.live: list[str] = []
         self.searches = self.commits = self.faults = 0
@@ -75,6 +89,7 @@ class _World:
                 with KBWriter.open(self.kb) as writer, using(broken):
                     while time.monotonic() < self.end and not self.wrong:
                         number += 1
+                        time.sleep(PAUSE_S)
                         self._change(writer, number, rng)
                         self.commits += 1
                         if number % 20 == 0:
@@ -112,6 +127,7 @@ class _World:
             while time.monotonic() < self.end and not self.wrong:
                 with KBReader.open(self.kb) as reader:
                     for _ in range(200):
+                        time.sleep(PAUSE_S)
                         known = self.acknowledged
                         snapshot = reader.snapshot()
                         if snapshot.generation < known:
@@ -140,11 +156,3 @@ class _World:
 def n_descriptors() -> int:
     """How many this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def _check_flat(what: str, seen: list[int], *, allowed: int) -> None:
-    """After the first quarter nothing grows: the last quarter is what the second was, but for what is allowed."""
-    quarter = len(seen) // 4
-    if quarter >= 3:
-        early, late = np.median(seen[quarter : 2 * quarter]), np.median(seen[-quarter:])
-        assert late <= early + allowed, f"{what}: {early:.0f}, then {late:.0f}"
