@@ -15,7 +15,7 @@ from sqlalchemy import Connection, and_, delete, insert, inspect, select, update
 
 from storage import cluster_schema as schema
 from storage.catalog import chunked
-from storage.cluster_database import CatalogDatabase, check_revision, migrate_catalog
+from storage.cluster_database import CatalogDatabase, check_revision, is_newest, migrate_catalog
 from storage.errors import InvalidOptionError, LockedError, NotAKnowledgeBaseError, StateError
 from storage.generation_manifest import ManifestRef
 
@@ -138,6 +138,15 @@ class Catalog:
         return NotAKnowledgeBaseError(
             f"the catalog {self.place} holds no cluster; build one with 'kbengine cluster build', or check --catalog"
         )
+
+    def migrate(self) -> None:
+        """Bring a catalog that an older kbengine made to the newest schema; one that has it is only looked at."""
+        with self.database.reading() as connection:
+            if is_newest(connection):
+                return
+        with self.database.writing() as connection:
+            locked_cluster(connection, self.place)
+            migrate_catalog(connection)
 
     def newest(self) -> GenerationRow:
         """Return the newest generation; NotAKnowledgeBaseError before the first."""

@@ -17,7 +17,7 @@ from storage.durable import make_directories
 from storage.errors import CatalogUnavailableError, FormatTooNewError, InvalidOptionError, KBError, StateError
 from storage.object_places import folder_of
 
-__all__ = ["CatalogDatabase", "catalog_url", "migrate_catalog"]
+__all__ = ["CatalogDatabase", "catalog_url", "is_newest", "migrate_catalog"]
 
 CATALOG_NAME = "catalog.sqlite"
 _CONNECT_TIMEOUT_S = 5
@@ -183,6 +183,12 @@ def migrate_catalog(connection: Connection) -> None:
     config = alembic_config("cluster_migrations")
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def is_newest(connection: Connection) -> bool:
+    """Return whether the catalog has the newest schema that this kbengine knows, or a newer one."""
+    current = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return current not in CATALOG_REVISIONS[:-1]
 
 
 def check_revision(connection: Connection, place: str) -> None:

@@ -26,6 +26,7 @@ from storage.schema import NAMING
 __all__ = [
     "CATALOG_REVISIONS",
     "aliases",
+    "arrangements",
     "clusters",
     "documents",
     "generations",
@@ -35,7 +36,7 @@ __all__ = [
     "shards",
 ]
 
-CATALOG_REVISIONS = ("0001",)
+CATALOG_REVISIONS = ("0001", "0002")
 """Every migration, oldest first."""
 
 metadata = MetaData(naming_convention=NAMING)
@@ -136,4 +137,13 @@ nodes = Table(
     Column("facts", Text, nullable=False),
     Column("seen_s", Double, nullable=False),
     CheckConstraint("state IN ('active', 'draining')", name="state"),
+)
+
+# How shards are to be spread over the machines: each time that was asked for, the newest counts.
+arrangements = Table(
+    "arrangements",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("searchers", BigInteger),
+    Column("at", Text, nullable=False),
 )

@@ -7,19 +7,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kbengine.cluster.host import ShardHost
 from kbengine.cluster.hosting import METHODS, HostSpec, ShardOpener
 from kbengine.cluster.knowledge_base import ClusterKnowledgeBase
 from kbengine.cluster.routing import Router, RouterOptions, place_of, placed_shards
-from kbengine.cluster.searchers import OneProcess, Searchers
+from kbengine.cluster.searchers import OneProcess
 from kbengine.errors import InvalidOptionError, KBError
 from kbengine.knowledge_base import KnowledgeBaseOptions
+from kbengine.version import __version__
 from storage.cluster import Cluster
-
-if TYPE_CHECKING:
-    from storage.generation_manifest import GenerationManifest
+from storage.cluster_arrangement import Arrangement, newest_arrangement
 
 _log = logging.getLogger(__name__)
 
@@ -93,11 +91,10 @@ def open_cluster(options: ClusterOptions, how: KnowledgeBaseOptions | None = Non
     try:
         manifest = cluster.manifest()
         encoder = Encoder.load(manifest.encoder_name, device=how.device, dtype=how.dtype)
-        searchers = _searchers(cluster, manifest, options)
+        router = _router(cluster, options)
     except BaseException:
         cluster.close()
         raise
-    router = Router(cluster, searchers, options.router)
     try:
         path = options.folder / cluster.name
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -112,30 +109,39 @@ def open_cluster(options: ClusterOptions, how: KnowledgeBaseOptions | None = Non
     return knowledge_base
 
 
-def _searchers(cluster: Cluster, manifest: GenerationManifest, options: ClusterOptions) -> Searchers:
+def _router(cluster: Cluster, options: ClusterOptions) -> Router:
     shards = options.folder / "shards"
     if not options.replicas:
-        return OneProcess(ShardHost(ShardOpener(cluster, shards), METHODS), options.router.replicas)
+        only = OneProcess(ShardHost(ShardOpener(cluster, shards), METHODS), options.router.replicas)
+        return Router(cluster, only, options.router)
     from kbengine.cluster.ray_hosts import PoolOptions, RayPool
     from kbengine.cluster.ray_runtime import RayOptions, connect
 
     ray = connect(RayOptions(options.ray))
-    n = options.searchers or max(1, min(len(manifest.shards), MAX_SEARCHERS))
-    placed, ref = placed_shards(manifest, n), manifest.ref()
 
-    def spec_of(searcher: int) -> HostSpec:
-        places = tuple(place_of(ref, name) for name, number in placed.items() if number == searcher)
-        return HostSpec(options.root, options.catalog, str(shards.absolute()), places, cluster.name)
+    def arranged(wish: Arrangement) -> RayPool:
+        """Return the actors that a wish is for, their shards open."""
+        manifest = cluster.manifest()
+        n = wish.searchers or options.searchers or max(1, min(len(manifest.shards), MAX_SEARCHERS))
+        placed, ref = placed_shards(manifest, n), manifest.ref()
 
-    pool = RayPool(
-        ray,
-        cluster.name,
-        spec_of,
-        PoolOptions(n, options.replicas, is_shared=options.ray is not None),
-        options.router.replicas,
-    )
-    pool.start([node.name for node in cluster.catalog.nodes() if node.state == "draining"])
-    return pool
+        def spec_of(searcher: int) -> HostSpec:
+            places = tuple(place_of(ref, name) for name, number in placed.items() if number == searcher)
+            return HostSpec(options.root, options.catalog, str(shards.absolute()), places, cluster.name)
+
+        pool = RayPool(
+            ray,
+            f"{cluster.name[:12]}-{__version__}-{wish.number}",
+            spec_of,
+            PoolOptions(n, options.replicas, is_shared=options.ray is not None),
+            options.router.replicas,
+        )
+        pool.start([node.name for node in cluster.catalog.nodes() if node.state == "draining"])
+        return pool
+
+    cluster.catalog.migrate()
+    wish = newest_arrangement(cluster.catalog)
+    return Router(cluster, arranged(wish), options.router, arrangement=wish, rearrange=arranged)
 
 
 class Tending:

@@ -6,9 +6,11 @@ was given and from each call, so one that was started again answers as before.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,12 +24,17 @@ from kbengine.cluster.ray_runtime import NAMESPACE
 from kbengine.cluster.replicas import ReplicaOptions, Watched
 from kbengine.cluster.wire import decode, encode
 from kbengine.errors import InvalidOptionError, KBError, StateError
-from kbengine.version import __version__
 
 START_S = 300.0
 """How long an actor may take until its shards are open; under load, and with shards to fetch first, it takes long."""
 LEAVE_S = 10.0
 """How long an actor that moved may take for the calls that it has."""
+REPLACED_S = 30.0
+"""How long actors stay after others took the place of all: as long as a request may take, and for other services, which
+look every few seconds whether others are wanted."""
+PING_S = 2.0
+MOST_SILENT = 6
+"""An actor that was asked so often, at one look after the other, and did not answer is lost."""
 _CALLS = 8
 """Calls that an actor answers at once: numpy, FAISS and SQLite release the interpreter."""
 
@@ -86,7 +93,7 @@ class RayPool:
 
     Args:
         ray: the connected module.
-        cluster: name of the cluster, part of the names of actors.
+        name: what names of actors begin with: actors of another version, or of an earlier arrangement, are others.
         spec_of: what the actors of a searcher are to open.
         options: how many there are.
         replica_options: how they are asked.
@@ -95,13 +102,15 @@ class RayPool:
     def __init__(
         self,
         ray: Any,
-        cluster: str,
+        name: str,
         spec_of: Callable[[int], HostSpec],
         options: PoolOptions,
         replica_options: ReplicaOptions,
     ) -> None:
         self._ray = ray
-        self._cluster = cluster
+        self._prefix = name
+        self._silent: Counter[Slot] = Counter()
+        self._leaving: threading.Timer | None = None
         self._spec_of = spec_of
         self._options = options
         self._replica_options = replica_options
@@ -128,7 +137,7 @@ class RayPool:
     def replicas(self, searcher: int) -> list[Watched]:
         """Return the replicas of a searcher as they are now."""
         with self._lock:
-            return [self._actors[slot] for slot in self._slots if slot.searcher == searcher]
+            return [self._actors[slot] for slot in self._slots if slot.searcher == searcher and slot in self._actors]
 
     def all(self) -> list[Watched]:
         """Return all replicas, by searcher."""
@@ -140,7 +149,7 @@ class RayPool:
         return sorted(_node_name(node) for node in self._ray.nodes() if _may_search(node))
 
     def tend(self, draining: Sequence[str] = ()) -> list[str]:
-        """Move actors away from machines that are drained or gone; return what was moved.
+        """Move actors away from machines that are drained or gone, and replace those that are lost; return which.
 
         An actor leaves after the one in its place has its shards open, so that no call is without a replica.
 
@@ -149,7 +158,9 @@ class RayPool:
         """
         with self._moving:
             with self._lock:
-                current = {slot: each.node for slot, each in self._replicas.items()}
+                replicas, watched = dict(self._replicas), dict(self._actors)
+            lost = {slot for slot, each in replicas.items() if self._is_lost(slot, watched[slot], each)}
+            current = {slot: each.node for slot, each in replicas.items() if slot not in lost}
             wanted = place_replicas(self._slots, self._usable(draining), current)
             moved = {slot: node for slot, node in wanted.items() if current.get(slot) != node}
             self._move(moved)
@@ -161,13 +172,45 @@ class RayPool:
             replicas = list(self._replicas.values())
         return {node: sorted(each.name for each in replicas if each.node == node) for node in self.nodes()}
 
+    def leave(self) -> None:
+        """End the actors after a while: whoever shares them has others by then, and calls under way are answered."""
+        self._leaving = threading.Timer(REPLACED_S, self._end_all)
+        self._leaving.daemon = True
+        self._leaving.start()
+
     def close(self) -> None:
         """End the actors, unless others use them."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+        if self._leaving is not None or not self._options.is_shared:
+            self._end_all()
+
+    def _is_lost(self, slot: Slot, watched: Watched, replica: RayReplica) -> bool:
+        """Return whether Ray has given an actor up, or it is silent for long; one that is started again is not lost."""
+        if watched.breaker.state == "closed":
+            self._silent.pop(slot, None)
+            return False
+        errors = self._ray.exceptions
+        try:
+            self._ray.get(replica.handle.pid.remote(), timeout=PING_S)
+        except (errors.ActorUnavailableError, errors.GetTimeoutError):
+            self._silent[slot] += 1
+            if self._silent[slot] < MOST_SILENT:
+                return False
+        except errors.RayError:
+            pass
+        else:
+            self._silent.pop(slot, None)
+            return False
+        self._silent.pop(slot, None)
+        self._end(replica)  # its name is free then for the one in its place
+        return True
+
+    def _end_all(self) -> None:
         with self._lock:
             replicas, self._actors, self._replicas = list(self._replicas.values()), {}, {}
-        if not self._options.is_shared:
-            for each in replicas:
-                self._end(each)
+        for each in replicas:
+            self._end(each)
 
     def _usable(self, draining: Sequence[str]) -> list[str]:
         return [node for node in self.nodes() if node not in draining]
@@ -213,11 +256,11 @@ class RayPool:
             raise StateError(f"the actor {replica.name} does not start: {said}") from error
 
     def _end(self, replica: RayReplica) -> None:
-        self._ray.kill(replica.handle, no_restart=True)
+        with contextlib.suppress(self._ray.exceptions.RayError, ValueError):  # it is gone already
+            self._ray.kill(replica.handle, no_restart=True)
 
     def _name(self, slot: Slot) -> str:
-        # Services of another version have actors of their own: what these answer may differ.
-        return f"{self._cluster[:12]}-{__version__}-{slot.searcher}.{slot.replica}"
+        return f"{self._prefix}-{slot.searcher}.{slot.replica}"
 
 
 def _node_name(node: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from kbengine.errors import InvalidOptionError, ShardUnavailableError, StateErro
 from kbengine.search.joined_records import JoinedRecords
 from kbengine.search.shards import Shards
 from storage.cluster import Cluster
+from storage.cluster_arrangement import Arrangement, newest_arrangement
 from storage.errors import CatalogUnavailableError
 from storage.generation_manifest import GenerationManifest, ManifestRef
 
@@ -98,10 +99,11 @@ class RouterFacts:
 
 @dataclass(frozen=True)
 class _Known:
-    """A generation, and which searcher has each of its shards, by name."""
+    """A generation, what searches it, and which searcher has each of its shards, by name."""
 
     ref: ManifestRef
     manifest: GenerationManifest
+    searchers: Searchers
     placed: dict[str, int]
 
 
@@ -127,6 +129,8 @@ class Router:
         cluster: whose generations are answered from.
         searchers: what has shards open.
         options: how requests are routed.
+        arrangement: the wish that `searchers` follow.
+        rearrange: makes other searchers, their shards open, for a wish; None where there is nothing to arrange.
     """
 
     def __init__(
@@ -135,9 +139,15 @@ class Router:
         searchers: Searchers,
         options: RouterOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        arrangement: Arrangement | None = None,
+        rearrange: Callable[[Arrangement], Searchers] | None = None,
     ) -> None:
         self._cluster = cluster
         self._searchers = searchers
+        self._arrangement = arrangement or Arrangement()
+        self._rearrange = rearrange
+        self._left: list[Searchers] = []
         self._options = options or RouterOptions()
         self._clock = clock
         self._latencies = Latencies(self._options.replicas.hedge)
@@ -175,8 +185,8 @@ class Router:
         if known is not None and known.ref == ref:
             return known
         manifest = self._cluster.manifest_of(ref)
-        newest = _Known(ref, manifest, placed_shards(manifest, self._searchers.n))
         with self._lock:
+            newest = _known(ref, manifest, self._searchers)
             if self._known is None or self._known.ref.generation < ref.generation:
                 self._known = newest
             return self._known
@@ -237,20 +247,38 @@ class Router:
         pending = []
         for name, searcher in known.placed.items():
             message = call(place_of(known.ref, name), "ready", _READY, None)
-            pending += [each.send(message, is_hedge=False) for each in self._searchers.replicas(searcher)]
+            pending += [each.send(message, is_hedge=False) for each in known.searchers.replicas(searcher)]
         wait(pending, timeout=self._options.deadline_s)
 
     def tend(self) -> Sequence[str]:
-        """Move replicas away from machines that are drained or gone, and note what each has; return what was moved."""
+        """Follow the newest wish, replace replicas that are lost or on machines that go, and note where all are.
+
+        Returns:
+            What was moved, in words.
+        """
         catalog = self._cluster.catalog
         try:
+            moved = list(self._follow(newest_arrangement(catalog))) if self._rearrange is not None else []
             draining = [node.name for node in catalog.nodes() if node.state == "draining"]
-            moved = self._searchers.tend(draining)
+            moved += self._searchers.tend(draining)
             for name, replicas in self._searchers.machines().items():
                 catalog.note_node(name, {"replicas": list(replicas)})
         except CatalogUnavailableError:
             return ()
         return moved
+
+    def _follow(self, wish: Arrangement) -> Sequence[str]:
+        """Have other searchers answer from the next request on, if that was asked for; those under way keep theirs."""
+        if wish.number <= self._arrangement.number or self._rearrange is None:
+            return ()
+        made = self._rearrange(wish)
+        with self._lock:
+            before, self._searchers, self._arrangement = self._searchers, made, wish
+            if self._known is not None:
+                self._known = _known(self._known.ref, self._known.manifest, made)
+        before.leave()
+        self._left.append(before)
+        return [f"of every shard to one of {made.n} searchers"]
 
     def facts(self) -> RouterFacts:
         """Return how it stands."""
@@ -269,7 +297,8 @@ class Router:
     def close(self) -> None:
         """End the searchers and the threads."""
         self._executor.shutdown()
-        self._searchers.close()
+        for each in (*self._left, self._searchers):
+            each.close()
 
     def _source(self, known: _Known, wanted: set[str], deadline: float, *, patience_s: float | None) -> _Source:
         if not known.placed:
@@ -279,11 +308,15 @@ class Router:
         for name, searcher in known.placed.items():
             if name not in wanted:
                 continue
-            of_searcher = partial(self._searchers.replicas, searcher)
+            of_searcher = partial(known.searchers.replicas, searcher)
             replicas = ReplicaSet(name, of_searcher, self._options.replicas, self._latencies, self._clock)
             place = place_of(known.ref, name)
             shards.append((RemoteShard(place, replicas, deadline=deadline, patience_s=patience_s), ids[name]))
         return _Source(known.ref.generation, shards, self._executor)
+
+
+def _known(ref: ManifestRef, manifest: GenerationManifest, searchers: Searchers) -> _Known:
+    return _Known(ref, manifest, searchers, placed_shards(manifest, searchers.n))
 
 
 def placed_shards(manifest: GenerationManifest, n_searchers: int) -> dict[str, int]:

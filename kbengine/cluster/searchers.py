@@ -35,6 +35,10 @@ class Searchers(Protocol):
         """Return the names of the replicas on each machine; nothing where there is but this one."""
         ...
 
+    def leave(self) -> None:
+        """End what was started, others having taken its place: after the calls that are on their way."""
+        ...
+
     def close(self) -> None:
         """End what was started."""
         ...
@@ -88,6 +92,10 @@ class OneProcess:
     def machines(self) -> Mapping[str, Sequence[str]]:
         """Return nothing."""
         return {}
+
+    def leave(self) -> None:
+        """Close, as below."""
+        self.close()
 
     def close(self) -> None:
         """Close all shards when the last call has ended."""

@@ -255,6 +255,27 @@ def drain(root: str, catalog: str | None, machine: str, undo: bool, as_json: boo
     standard_output(as_json=as_json).facts({"machine": machine, "state": state})
 
 
+@cluster.command()
+@cluster_options
+@option("--searchers", int, "Divide the shards among so many actors; by default as the services say, or one a shard.")
+@json_option
+def rebalance(root: str, catalog: str | None, searchers: int | None, as_json: bool) -> None:
+    """Have services spread the shards anew over the machines that there are, while they answer.
+
+    For when a machine was added. New actors open their shards, requests go to them from then on, and the old ones end.
+    `cluster status` shows what each machine has. No shard changes: `cluster compact` puts small ones together.
+
+    \b
+    Example: kbengine cluster rebalance s3://bucket/prefix --catalog postgresql+psycopg://localhost/kb
+    """
+    from storage.cluster_arrangement import arrange
+
+    wish = arrange(_open(root, catalog).catalog, searchers=searchers)
+    standard_output(as_json=as_json).facts(
+        {"arrangement": wish.number, "searchers": "as the services say" if searchers is None else searchers}
+    )
+
+
 def _open(root: str, catalog: str | None) -> Cluster:
     from storage.cluster import Cluster
 

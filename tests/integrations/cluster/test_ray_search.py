@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from kbengine.corpus.kilt import parse_kilt
 from kbengine.encoders.encoder import Encoder
 from kbengine.inputs import Mention, Question, Slot
 from kbengine.knowledge_base import KnowledgeBase
+from storage.cluster_arrangement import arrange
 from tests.kbengine.cluster.small_cluster import corpus_of, make_cluster, one_knowledge_base
 from tests.waiting import wait_until
 
@@ -100,11 +103,9 @@ def test_an_actor_started_again_knows_what_was_changed_meanwhile(served):
     assert answers(cluster) == wanted
 
 
-def test_a_machine_is_drained_and_another_one_lost(served):
-    """Actors move before the machine goes; what ran on a machine that is gone is started elsewhere."""
-    _, cluster, ray = served
-    wanted = answers(cluster)
-    searchers = cluster.router._searchers
+@contextlib.contextmanager
+def second_machine(ray: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Another machine of the runtime, as far as Ray can tell; it is gone at once at the end."""
     address = ray.get_runtime_context().gcs_address
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--address", address, "--node-name", "second"]
     second = subprocess.Popen(
@@ -114,6 +115,18 @@ def test_a_machine_is_drained_and_another_one_lost(served):
         start_new_session=True,
     )
     try:
+        yield second
+    finally:
+        os.killpg(second.pid, signal.SIGKILL)  # and with it, all that runs on this machine
+        second.wait()
+
+
+def test_a_machine_is_drained_and_another_one_lost(served):
+    """Actors move before the machine goes; what ran on a machine that is gone is started elsewhere."""
+    _, cluster, ray = served
+    wanted = answers(cluster)
+    searchers = cluster.router._searchers
+    with second_machine(ray):
         wait_until(lambda: "second" in searchers.nodes())
         (first,) = [name for name in searchers.nodes() if name != "second"]
         cluster.router.tend()
@@ -122,11 +135,49 @@ def test_a_machine_is_drained_and_another_one_lost(served):
         assert {each.node for each in replicas(cluster)} == {"second"}
         assert answers(cluster) == wanted
         cluster._cluster.catalog.set_node_state(first, "active")
-    finally:
-        os.killpg(second.pid, signal.SIGKILL)  # and with it, all that runs on this machine
-        second.wait()
     wait_until(lambda: "second" not in searchers.nodes())
     cluster.router.tend()
 
     assert {each.node for each in replicas(cluster)} == {first}
     assert answers(cluster) == wanted
+
+
+def test_shards_are_spread_anew_over_a_machine_that_was_added(served):
+    """While it answers: requests under way go on, the next ones are answered by the new actors, the old ones end."""
+    _, cluster, ray = served
+    wanted = answers(cluster)
+    before = replicas(cluster)
+    assert len({each.node for each in before}) == 1
+    with second_machine(ray):
+        wait_until(lambda: "second" in cluster.router._searchers.nodes())
+        for searchers, machines in ((2, 2), (1, 1), (2, 2)):
+            arrange(cluster._cluster.catalog, searchers=searchers)
+            with ThreadPoolExecutor(1) as thread:
+                moving = thread.submit(cluster.router.tend)
+                seen = [answers(cluster)]
+                while not moving.done():
+                    seen.append(answers(cluster))
+            assert moving.result()[0] == f"of every shard to one of {searchers} searchers"
+            assert [each for each in (*seen, answers(cluster)) if each != wanted] == []
+            assert (len(replicas(cluster)), len({each.node for each in replicas(cluster)})) == (searchers, machines)
+        for left in cluster.router._left:
+            left.close()
+        with pytest.raises(ray.exceptions.RayActorError):
+            ray.get(before[0].handle.pid.remote(), timeout=60)
+        assert answers(cluster) == wanted
+        assert cluster.router.tend() == []
+    cluster.router.tend()
+    assert answers(cluster) == wanted
+
+
+def test_an_actor_that_ray_gave_up_on_is_replaced(served):
+    """Ray starts no actor again whose machine has nothing left for it, say; another takes its place."""
+    _, cluster, ray = served
+    wanted = answers(cluster)
+    first = replicas(cluster)[0]
+    ray.kill(first.handle, no_restart=True)
+    with ThreadPoolExecutor(1) as thread:
+        answering = thread.submit(answers, cluster)
+        wait_until(lambda: cluster.router.tend() or answering.done(), interval_s=0.5)
+        assert answering.result() == wanted
+    assert replicas(cluster)[0].handle != first.handle

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from kbengine.cluster.placement import ShardSize, Slot, place_replicas, place_shards
 from kbengine.cluster.ray_runtime import RayOptions, require_token
 from kbengine.errors import InvalidOptionError
+from storage.cluster_arrangement import Arrangement, arrange, newest_arrangement
+from storage.cluster_catalog import Catalog
 
 SHARDS = st.lists(st.integers(0, 10_000), max_size=20).map(
     lambda rows: [ShardSize(f"s{i}", n) for i, n in enumerate(rows)]
@@ -95,3 +98,17 @@ def test_options_of_ray_out_of_range_are_refused(make):
     """Each says what is wanted."""
     with pytest.raises(InvalidOptionError, match="wanted"):
         make()
+
+
+def test_the_newest_wish_counts(tmp_path):
+    """Wishes are numbered; a catalog that an older kbengine made takes them too."""
+    catalog = Catalog(f"sqlite:///{tmp_path}/catalog.sqlite")
+    catalog.create(cluster="c", root="file:///c", next_ordinal=0)
+    with catalog.database.writing() as connection:
+        connection.execute(text("DROP TABLE arrangements"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    assert arrange(catalog, searchers=3) == Arrangement(1, 3)
+    assert arrange(catalog) == Arrangement(2, None) == newest_arrangement(catalog)
+    with pytest.raises(InvalidOptionError, match="searchers is 0, wanted 1 to 10,000"):
+        arrange(catalog, searchers=0)
+    catalog.close()
