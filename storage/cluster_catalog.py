@@ -16,7 +16,7 @@ from sqlalchemy import Connection, and_, delete, insert, inspect, select, update
 from storage import cluster_schema as schema
 from storage.catalog import chunked
 from storage.cluster_database import CatalogDatabase, check_revision, is_newest, migrate_catalog
-from storage.errors import InvalidOptionError, LockedError, NotAKnowledgeBaseError, StateError
+from storage.errors import CorruptError, InvalidOptionError, LockedError, NotAKnowledgeBaseError, StateError
 from storage.generation_manifest import ManifestRef
 
 __all__ = ["Catalog", "ClusterRow", "GenerationRow", "Node", "Placed"]
@@ -48,6 +48,17 @@ class GenerationRow:
     documents_replaced: int
     documents_deleted: int
     aliases_changed: int
+
+    @classmethod
+    def read(cls, row: Mapping[Any, Any]) -> GenerationRow:
+        """Return the generation that a row tells of; CorruptError where it cannot be one."""
+        made = cls(**row)
+        if not isinstance(made.generation, int) or not isinstance(made.manifest, str) or len(made.manifest) != 64:
+            raise CorruptError(
+                f"the catalog is damaged: it has a generation {made.generation!r} with manifest {made.manifest!r}; "
+                "move it away and make it anew from the objects with 'kbengine cluster restore'"
+            )
+        return made
 
     @property
     def ref(self) -> ManifestRef:
@@ -155,7 +166,7 @@ class Catalog:
             row = connection.execute(select(table).order_by(table.c.generation.desc()).limit(1)).mappings().first()
         if row is None:
             raise self._nothing()
-        return GenerationRow(**row)
+        return GenerationRow.read(row)
 
     def newest_number(self) -> int:
         """Return the newest generation's number, 0 before the first: a look-up of one row."""
@@ -176,14 +187,14 @@ class Catalog:
         table = schema.generations
         with self.database.reading() as connection:
             rows = connection.execute(select(table).order_by(table.c.generation.desc()).limit(limit)).mappings()
-            return [GenerationRow(**row) for row in rows]
+            return [GenerationRow.read(row) for row in rows]
 
     def generation(self, number: int) -> GenerationRow | None:
         """Return a generation by its number, None where there is none."""
         table = schema.generations
         with self.database.reading() as connection:
             row = connection.execute(select(table).where(table.c.generation == number)).mappings().first()
-        return None if row is None else GenerationRow(**row)
+        return None if row is None else GenerationRow.read(row)
 
     def made_by(self, op_id: str) -> GenerationRow | None:
         """Return the generation that an operation made, None when it made none."""
@@ -302,7 +313,7 @@ def generation_of(connection: Connection, op_id: str) -> GenerationRow | None:
     """Return the generation that an operation made."""
     table = schema.generations
     row = connection.execute(select(table).where(table.c.op_id == op_id)).mappings().first()
-    return None if row is None else GenerationRow(**row)
+    return None if row is None else GenerationRow.read(row)
 
 
 def placed(connection: Connection, doc_ids: Sequence[str]) -> list[Placed]:

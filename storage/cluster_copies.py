@@ -34,7 +34,7 @@ from storage.generation_manifest import (
 from storage.object_places import open_objects
 from storage.object_store import ObjectStore
 
-__all__ = ["CopyReport", "copy_generation", "restore_catalog", "verify_generation"]
+__all__ = ["CopyReport", "Stage", "copy_generation", "documents_of", "restore_catalog", "verify_generation"]
 
 Stage = Callable[[str, int, int], None]
 
@@ -129,7 +129,7 @@ def restore_catalog(cluster: Cluster, *, generation: int | None = None, stage: S
     )
     documents: dict[str, list[tuple[str, int]]] = {}
     for number, shard in enumerate(manifest.shards, start=1):
-        documents[shard.name] = _documents_of(cluster, shard)
+        documents[shard.name] = documents_of(cluster, shard)
         if stage is not None:
             stage("reading shards", number, len(manifest.shards))
     with cluster.catalog.database.writing() as connection:
@@ -161,8 +161,12 @@ def _past(ordinal: int) -> int:
     return ordinal + (1 << 32)
 
 
-def _documents_of(cluster: Cluster, shard: ShardEntry) -> list[tuple[str, int]]:
-    """Return id and ordinal of a shard's documents, dead ones included."""
+def documents_of(cluster: Cluster, shard: ShardEntry) -> list[tuple[str, int]]:
+    """Return id and ordinal of a shard's documents, dead ones included.
+
+    Raises:
+        CorruptError: Its database is missing or damaged.
+    """
     database = next((file for file in shard.files if file.path == DATABASE_NAME), None)
     if database is None:
         raise CorruptError(

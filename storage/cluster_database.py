@@ -14,7 +14,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from storage.cluster_schema import CATALOG_REVISIONS
 from storage.database import alembic_config, check_file_system, raw_connection
 from storage.durable import make_directories
-from storage.errors import CatalogUnavailableError, FormatTooNewError, InvalidOptionError, KBError, StateError
+from storage.errors import (
+    CatalogUnavailableError,
+    CorruptError,
+    FormatTooNewError,
+    InvalidOptionError,
+    KBError,
+    StateError,
+    StorageFullError,
+)
 from storage.object_places import folder_of
 
 __all__ = ["CatalogDatabase", "catalog_url", "is_newest", "migrate_catalog"]
@@ -103,6 +111,9 @@ class CatalogDatabase:
             raise
         except (SQLAlchemyError, dbapi2.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
+            named = _named(self.place, cause) if self.is_sqlite else None
+            if named is not None:
+                raise named from error
             lost = isinstance(error, DBAPIError) and (
                 error.connection_invalidated or type(cause).__name__ in ("OperationalError", "InterfaceError")
             )
@@ -115,6 +126,10 @@ class CatalogDatabase:
                 f"the catalog {self.place} refused a statement ({type(cause).__name__}: {_first_line(cause)}); is it "
                 "the catalog of a cluster, and may this user write to it?"
             ) from error
+        except UnicodeDecodeError as error:  # SQLite's module decodes names in a damaged schema
+            if not self.is_sqlite:
+                raise
+            raise _damaged(self.place, error) from error
 
     def close(self) -> None:
         """Close all connections."""
@@ -170,6 +185,31 @@ def _parsed(url: str) -> URL:
             "sqlite:////path"
         )
     return parsed
+
+
+def _named(place: str, cause: object) -> KBError | None:
+    """Return the error that an SQLite catalog's failure is; None where it may be anything."""
+    name = str(getattr(cause, "sqlite_errorname", "") or "")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")) or "decode to UTF-8" in str(cause):
+        return _damaged(place, cause)
+    if name == "SQLITE_FULL":
+        return StorageFullError(
+            f"the catalog {place} cannot be written: no space, quota or file-size limit; nothing was changed: free "
+            "space and try again"
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return StateError(
+            f"the catalog {place} cannot be opened or written ({_first_line(cause)}); nothing was changed: check owner "
+            "and permissions of its folder, and that the file system is mounted writable"
+        )
+    return None
+
+
+def _damaged(place: str, cause: object) -> CorruptError:
+    return CorruptError(
+        f"the catalog {place} is damaged ({_first_line(cause)}); move it away and make it anew from the objects with "
+        "'kbengine cluster restore'"
+    )
 
 
 def _first_line(error: object) -> str:

@@ -217,18 +217,21 @@ def restore(root: str, catalog: str | None, generation: int | None, as_json: boo
 @generation_option
 @json_option
 def verify(root: str, catalog: str | None, generation: int | None, as_json: bool) -> None:
-    """Read every object of a generation and compare its checksum; exit 1 when one is missing or damaged.
+    """Read every object of a generation, and compare the catalog with the newest; exit 1 when anything is damaged.
 
     \b
     Example: kbengine cluster verify file:///srv/cluster
     """
     from kbengine.progress import Stages, progress_for_terminal
     from storage.cluster_copies import verify_generation
+    from storage.cluster_verification import verify_catalog
 
     found = _open(root, catalog)
     manifest = found.manifest(generation)
     with progress_for_terminal() as progress:
         problems = verify_generation(manifest, found.store, stage=Stages(progress))
+        if generation is None and not problems:
+            problems = verify_catalog(found, stage=Stages(progress))
     output = standard_output(as_json=as_json)
     output.facts({"generation": manifest.generation, "objects": len(manifest.objects()), "problems": len(problems)})
     for problem in problems:

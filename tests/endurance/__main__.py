@@ -27,8 +27,10 @@ GOALS = {
     "cuts": ("power cuts", 5_000),
     "faults": ("faults batches", 6 * 40),
     "flips": ("flips", 10_000),
-    "cluster_cuts": ("cluster power cuts", 2_000),
+    "cluster_kills": ("cluster kills", 1_000),
+    "cluster_cuts": ("cluster power cuts", 1_000),
     "cluster_faults": ("cluster_faults batches", 2 * 40),
+    "cluster_flips": ("cluster flips", 2_000),
     "soak": ("soak seconds", 3_600),
 }
 """For each part the count that says when it is done, and the wanted number. Faults: all seeds, so each fault once."""

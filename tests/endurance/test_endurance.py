@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.endurance import faults, flips
+from tests.endurance import cluster_flips, cluster_kills, faults, flips
 from tests.endurance.__main__ import batch, report
 from tests.endurance.ledger import Entry, Ledger
+from tests.storage.power.cluster_steps import CLUSTER_SERIES
 from tests.storage.power.scenarios import record_series
 
 
@@ -22,6 +23,17 @@ def test_calls_fail_and_nothing_is_lost_or_raw(tmp_path: Path) -> None:
     counts = faults.run(3, tmp_path, share=150)
     assert set(counts) == {"fault: kill", "fault: EIO", "fault: ENOSPC", "fault: short write"}
     assert sum(counts.values()) >= 5
+
+
+def test_a_cluster_is_killed_flipped_and_fails(tmp_path: Path) -> None:
+    """A little of each: nothing acknowledged is lost, nothing else is answered."""
+    kills = cluster_kills.run(0, tmp_path / "kills", kills=2)
+    assert kills["cluster kills"] == 2 and kills["cluster acknowledged"] > 2
+    flipped = cluster_flips.run(0, tmp_path / "flips", flips=10)
+    kinds = [count for name, count in flipped.items() if name.startswith("cluster flip: ")]
+    assert flipped["cluster flips"] == 10 and kinds == [1] * 10
+    failed = faults.run(3, tmp_path / "faults", share=300, names=CLUSTER_SERIES, count="cluster fault")
+    assert sum(failed.values()) >= 3
 
 
 def test_each_seed_of_faults_has_others(tmp_path: Path) -> None:
