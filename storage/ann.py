@@ -82,7 +82,6 @@ class TokenAnn:
         if isinstance(found_in, CodedVectors):
             self.served = found_in
             self._index = FilledIndex.of_codes(found_in)
-            found_in.release()
             if not parts.is_all_there_is:
                 self.refine = options.refine or options.index_kind.refine
         elif found_in is not None:
@@ -100,7 +99,7 @@ class TokenAnn:
 
     def findable(self, live: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
         """Return which of the vectors that can be found are live, bool (n_rows), from a mask of all rows."""
-        return live if live is None or self._rows is None else live[self._rows]
+        return live if live is None or self._rows is None else live[np.asarray(self._rows)]
 
     def served_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of rows float32 (rows, d) as the index sees them; of those it does not see as stored."""
@@ -108,7 +107,7 @@ class TokenAnn:
             return self.source.vectors(rows)
         if self._rows is None:
             return self.served.vectors(rows)
-        places = np.minimum(np.searchsorted(self._rows, rows), max(len(self._rows) - 1, 0))
+        places = np.minimum(np.searchsorted(np.asarray(self._rows), rows), max(len(self._rows) - 1, 0))
         is_seen = self._rows[places] == rows
         vectors = self.source.vectors(rows)
         vectors[is_seen] = self.served.vectors(places[is_seen])

@@ -1,4 +1,4 @@
-"""Quantised vectors of a segment: in the segment itself, or in a derived file of the index directory."""
+"""Quantised vectors of a segment: in the segment itself, or in a derived file (`storage.codes_file`)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.ann_lists import AnnKind, AnnSource, ListSource, Nearest, Progress, nearest_centroids, of_threshold
+from storage.ann_lists import AnnKind, AnnSource, ListSource, Nearest, Progress, nearest_centroids
 from storage.codes import quantise
-from storage.container import ArraySource, ArraySpec, open_container, write_container
-from storage.durable import DurableFile, hash_file
-from storage.errors import CorruptError
 from storage.index_kind import STORED_KIND
 from storage.quantiser import Quantiser
 from storage.stored_array import Stored, seen_at
@@ -26,18 +23,28 @@ __all__ = [
     "CodedVectors",
     "DecodedSource",
     "build_codes",
-    "codes_path",
+    "RowsByList",
     "encode_rows",
-    "read_codes",
-    "write_codes",
 ]
 
-_FORMAT = "kbengine-codes"
-_VERSION = "1"
 _BLOCK_ROWS = 4096
-_DIGEST_BYTES = 32
 
 Vectors = Callable[[slice], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class RowsByList:
+    """Which rows lie in each list.
+
+    Attributes:
+        order: uint32 (n), the rows, those of one list side by side and rising.
+        starts: int64 (nlist + 1), where each list begins there.
+        codes: uint8 (n, code_bytes), of the rows in this order; None where they are not stored so.
+    """
+
+    order: Stored[np.uint32]
+    starts: NDArray[np.int64]
+    codes: Stored[np.uint8] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,12 +56,23 @@ class CodedVectors:
         list_numbers: uint16 (n), all of them 0 where it has no lists.
         codes: uint8 (n, code_bytes).
         mapped: The mapping of the index file that they are read from; None where they are stored elsewhere.
+        grouped: The rows by list, where that is stored with them.
     """
 
     quantiser: Quantiser
     list_numbers: Stored[np.uint16]
     codes: Stored[np.uint8]
     mapped: mmap.mmap | None = field(default=None, repr=False, compare=False)
+    grouped: RowsByList | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def by_list(self) -> RowsByList:
+        """The rows by list."""
+        if self.grouped is not None:
+            return self.grouped
+        lists = np.asarray(self.list_numbers)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(lists, minlength=self.quantiser.nlist))])
+        return RowsByList(np.argsort(lists, kind="stable").astype(np.uint32), starts.astype(np.int64))
 
     def release(self) -> None:
         """Give back the memory of what was read from the index file; what is asked for later is mapped again."""
@@ -147,7 +165,7 @@ class DecodedSource:
 
     segment_sha256: str
     coded: CodedVectors
-    rows: NDArray[np.int64] | None
+    rows: Stored[np.int64] | None
     common: float
 
     @property
@@ -197,53 +215,3 @@ class DecodedSource:
 def build_codes(source: ListSource, quantiser: Quantiser, *, progress: Progress | None = None) -> CodedVectors:
     """Return the quantised form of a segment's vectors."""
     return encode_rows(source.n_rows, source.vectors, quantiser, progress=progress)
-
-
-def codes_path(directory: Path, name: str, quantiser: str, threshold: float | None = None) -> Path:
-    """Return the path of the file with a segment's quantised token vectors in the index directory; see `ann_path`."""
-    return directory / f"{name}.tokens.{quantiser[:12]}{of_threshold(threshold)}.ann"
-
-
-def write_codes(path: Path, coded: CodedVectors, source: ListSource) -> None:
-    """Write the quantised vectors durably to `path`, replacing what was there."""
-    specs = [
-        ArraySpec("list_numbers", np.dtype(np.uint16), coded.list_numbers.shape),
-        ArraySpec("codes", np.dtype(np.uint8), coded.codes.shape),
-        ArraySpec("sha256", np.dtype(np.uint8), (_DIGEST_BYTES,)),
-    ]
-    with DurableFile(path) as file:
-        sources: dict[str, ArraySource] = {
-            "list_numbers": np.asarray(coded.list_numbers),
-            "codes": np.asarray(coded.codes),
-            # Written last and asked for last: the checksum of every byte before it.
-            "sha256": (np.frombuffer(file.sha256_bytes, dtype=np.uint8) for _ in range(1)),
-        }
-        write_container(file, specs, sources, metadata=_metadata(source, coded.quantiser))
-        file.commit(replace=True)
-
-
-def read_codes(path: Path, source: ListSource, quantiser: Quantiser) -> CodedVectors:
-    """Return the quantised vectors in a file; CorruptError when it is missing, damaged or about other vectors."""
-    container = open_container(path)
-    arrays = container.arrays
-    n_bytes, seen = hash_file(path, end=container.n_bytes - _DIGEST_BYTES)
-    if set(arrays) != {"list_numbers", "codes", "sha256"} or seen != arrays["sha256"].tobytes().hex():
-        raise CorruptError(f"{path}: sha256 of the first {n_bytes} bytes is {seen}, the file says otherwise")
-    wanted = _metadata(source, quantiser)
-    if dict(container.metadata) != wanted:
-        raise CorruptError(f"{path} is about {dict(container.metadata)}, expected {wanted}")
-    list_numbers, codes = arrays["list_numbers"], arrays["codes"]
-    fits = list_numbers.dtype == np.uint16 and codes.dtype == np.uint8
-    fits = fits and list_numbers.shape == (source.n_rows,) and codes.shape == (source.n_rows, quantiser.code_bytes)
-    if not fits or int(list_numbers.max(initial=0)) >= quantiser.nlist:
-        raise CorruptError(f"{path}: the codes are not those of {source.n_rows} rows in {quantiser.nlist} lists")
-    return CodedVectors(quantiser, list_numbers, codes, container.mapped)
-
-
-def _metadata(source: ListSource, quantiser: Quantiser) -> dict[str, str]:
-    return {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "segment_sha256": source.segment_sha256,
-        "quantiser": quantiser.name,
-    }

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.ann_codes import CodedVectors, DecodedSource, build_codes, codes_path, read_codes, write_codes
+from storage.ann_codes import CodedVectors, DecodedSource, build_codes
 from storage.ann_lists import (
     AnnKind,
     AnnLists,
@@ -22,10 +22,12 @@ from storage.ann_lists import (
     write_lists,
 )
 from storage.ann_options import AnnOptions
+from storage.codes_file import OpenedCodes, Owner, codes_path, open_codes, read_codes, write_codes
 from storage.errors import CorruptError, KBError
 from storage.exact import RowVectors
 from storage.quantiser import Quantiser
 from storage.segment import Segment
+from storage.stored_array import Stored
 from storage.token_filter import indexed_rows
 
 __all__ = ["AnnParts", "AnnRequest", "SomeRows", "ann_parts", "ann_source", "list_source", "stored_codes"]
@@ -71,7 +73,7 @@ class SomeRows:
     """Some rows of vectors, numbered from 0."""
 
     whole: RowVectors
-    rows: NDArray[np.int64]
+    rows: Stored[np.int64]
 
     @property
     def n_rows(self) -> int:
@@ -107,7 +109,7 @@ class AnnParts:
 
     source: AnnSource | CodedVectors
     found_in: AnnLists | CodedVectors | None = None
-    rows: NDArray[np.int64] | None = None
+    rows: Stored[np.int64] | None = None
     listed: ListSource | None = None
     plain: AnnSource | DecodedSource | None = None
     is_all_there_is: bool = False
@@ -155,7 +157,12 @@ def list_source(
 def ann_parts(segment: Segment, asked: AnnRequest) -> AnnParts:
     """Return what the wanted search over a segment is made of."""
     of_tokens = asked.kind == "tokens"
-    rows = indexed_rows(segment, asked.threshold) if of_tokens else None
+    opened = _opened(segment, asked) if asked.needs_quantiser else None
+    rows: Stored[np.int64] | None = None
+    if opened is not None:
+        rows = opened.rows
+    elif of_tokens:
+        rows = indexed_rows(segment, asked.threshold)
     n_all = segment.n_rows if of_tokens else segment.n_passages
     is_small = (n_all if rows is None else len(rows)) < max(asked.options.exact_below_rows, 1)
     source: AnnSource | CodedVectors | None = ann_source(segment, asked.kind)
@@ -171,10 +178,10 @@ def ann_parts(segment: Segment, asked: AnnRequest) -> AnnParts:
             found_in = CodedVectors(source.quantiser, source.list_numbers[chosen], source.codes[chosen])
             return AnnParts(source, found_in, rows, is_all_there_is=True)
     if isinstance(source, AnnSource) and is_small:
-        return AnnParts(source, rows=rows, plain=source.some(rows))
+        return AnnParts(source, rows=rows, plain=source.some(None if rows is None else np.asarray(rows)))
     listed: AnnSource | DecodedSource
     if isinstance(source, AnnSource):
-        listed = source.some(rows)
+        listed = source.some(None if rows is None else np.asarray(rows))
     else:
         listed = DecodedSource(segment.file.sha256, source, rows, segment.arrays.token_scale)
     # int8 codes of some rows would be a copy of them in memory.
@@ -182,7 +189,8 @@ def ann_parts(segment: Segment, asked: AnnRequest) -> AnnParts:
     if asked.options.is_exact(asked.kind):
         return AnnParts(source, _one_list(listed), rows, listed, plain)
     if asked.needs_quantiser and asked.quantiser is not None:
-        return AnnParts(source, _codes(segment, listed, asked.quantiser, asked), rows, listed, plain)
+        found_in = opened.coded if opened is not None else _codes(segment, listed, rows, asked.quantiser, asked)
+        return AnnParts(source, found_in, rows, listed, plain)
     return AnnParts(source, _lists(segment, listed, asked), rows, listed, plain)
 
 
@@ -209,21 +217,49 @@ def _lists(segment: Segment, source: ListSource, asked: AnnRequest) -> AnnLists:
     return lists
 
 
-def _codes(segment: Segment, source: ListSource, quantiser: Quantiser, asked: AnnRequest) -> CodedVectors:
+def _opened(segment: Segment, asked: AnnRequest) -> OpenedCodes | None:
+    """Return what the file with the index of a segment's tokens holds, unread; None where there is none to be used."""
+    quantiser = asked.quantiser
+    if quantiser is None or asked.directory is None or segment.arrays.quantiser == quantiser.name:
+        return None
+    path = codes_path(asked.directory, segment.name, quantiser.name, asked.threshold)
+    owner = Owner(segment.file.sha256, quantiser)
+
+    def mend() -> OpenedCodes:
+        rows = indexed_rows(segment, asked.threshold)
+        made = OpenedCodes(build_codes(list_source(segment, asked.decoder_of(segment), rows), quantiser), rows)
+        _keep(path, made, owner)
+        return made
+
+    try:
+        return open_codes(path, owner, mend)
+    except KBError:
+        return None  # it is read whole, or made anew
+
+
+def _codes(
+    segment: Segment, source: ListSource, rows: Stored[np.int64] | None, quantiser: Quantiser, asked: AnnRequest
+) -> CodedVectors:
     progress = asked.progress
     if asked.directory is None:
         return build_codes(source, quantiser, progress=progress)
     path = codes_path(asked.directory, segment.name, quantiser.name, asked.threshold)
+    owner = Owner(segment.file.sha256, quantiser)
     try:
-        return read_codes(path, source, quantiser)
+        coded = read_codes(path, owner, source.n_rows)
     except KBError as error:
         _tell(path, error)
-    coded = build_codes(source, quantiser, progress=progress)
+        coded = build_codes(source, quantiser, progress=progress)
+    _keep(path, OpenedCodes(coded, rows), owner)  # also what an earlier version wrote, which opens slowly
+    return coded
+
+
+def _keep(path: Path, made: OpenedCodes, owner: Owner) -> None:
+    """Write what was made, if that is possible."""
     try:
-        write_codes(path, coded, source)
+        write_codes(path, made, owner)
     except KBError as error:
         _log.warning("%s will be built again at the next start: %s", path, error)
-    return coded
 
 
 def _tell(path: Path, error: KBError) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storage.ann import AnnKind, AnnRequest, TokenAnn, ann_path, load_ann, prepare_ann
-from storage.ann_codes import codes_path
 from storage.ann_lists import Progress
 from storage.ann_options import AnnOptions
+from storage.codes_file import codes_path
 from storage.errors import CorruptError
 from storage.gpu import IndexDevice
 from storage.probing import Probing

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from storage.exact import Found, RowVectors, empty_found, score_rows
 from storage.filled_index import FilledIndex, Selector
 from storage.quantiser import Quantiser
+from storage.stored_array import Stored
 
 __all__ = [
     "CodedPart",
@@ -54,7 +55,7 @@ class CodedPart:
 
     index: FilledIndex
     sought: RowVectors
-    rows: Int64 | None
+    rows: Stored[np.int64] | None
     first_row: int
     live: NDArray[np.bool_] | None
 

@@ -1,9 +1,7 @@
-"""FAISS inverted lists filled with the vectors of one segment: what candidates are sought in."""
+"""FAISS inverted lists with the vectors of one segment: what candidates are sought in."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +12,11 @@ from numpy.typing import NDArray
 from storage.ann_codes import CodedVectors
 from storage.ann_lists import AnnLists, ListSource
 from storage.gpu import GpuIndex
+from storage.list_filling import ListFilling
 from storage.quantiser import Quantiser
 
 __all__ = ["FilledIndex", "Selector"]
 
-_FILL_ROWS = 1 << 16
 # Rows of a block of FAISS's fast scan, and which rows share a byte there: the first half of the order with the second.
 _BLOCK_ROWS = 32
 _BLOCK_ORDER = np.arange(_BLOCK_ROWS).reshape(2, 2, 8).transpose(0, 2, 1).ravel()
@@ -46,6 +44,7 @@ class FilledIndex:
         index: The FAISS index.
         nlist: How many lists it has.
         quantizer: FAISS's coarse quantiser, which the index points to.
+        filling: Fills the lists that are looked into.
         quantiser: Rotates queries into the basis of the codes; None where nothing is rotated.
         gpu: A copy on a graphics processor.
     """
@@ -53,12 +52,16 @@ class FilledIndex:
     index: Any
     nlist: int
     quantizer: Any
+    filling: ListFilling
     quantiser: Quantiser | None = None
     gpu: GpuIndex | None = None
 
     def on_gpu(self) -> FilledIndex:
         """Return the same index with a copy on the graphics processor; itself where that has no kernel for it."""
-        return replace(self, gpu=GpuIndex(self.index)) if GpuIndex.takes(self.index) else self
+        if not GpuIndex.takes(self.index):
+            return self
+        self.filling.need_all()
+        return replace(self, gpu=GpuIndex(self.index))
 
     @classmethod
     def of_lists(cls, source: ListSource, lists: AnnLists) -> FilledIndex:
@@ -72,23 +75,27 @@ class FilledIndex:
         index.by_residual = False
         faiss.copy_array_to_vector(source.faiss_ranges, index.sq.trained)
         index.is_trained = True
-        _fill(index, lists.order, lists.list_starts, source.faiss_bytes, add=_add_rows)
-        return cls(index, nlist, quantizer, source.basis)
+        filling = ListFilling(index, lists.order, lists.list_starts, source.faiss_bytes, add=_add_rows)
+        return cls(index, nlist, quantizer, filling, source.basis)
 
     @classmethod
     def of_codes(cls, coded: CodedVectors) -> FilledIndex:
         """Return the index over quantised vectors."""
         quantiser = coded.quantiser
         index, quantizer = quantiser.empty_index()
-        lists = np.asarray(coded.list_numbers)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(lists, minlength=quantiser.nlist))])
-        order = np.argsort(lists, kind="stable").astype(np.uint32)
         if quantiser.kind.fast_scan:
             # Made of the empty index and filled with blocks, so that codes are never in memory twice.
             index = faiss.IndexIVFPQFastScan(index)
         add = _add_blocks if quantiser.kind.fast_scan else _add_rows
-        _fill(index, order, starts, lambda rows: np.ascontiguousarray(coded.codes[rows]), add=add)
-        return cls(index, quantiser.nlist, quantizer, quantiser)
+        grouped = coded.by_list
+
+        def raw_of(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+            return np.ascontiguousarray(coded.codes[rows])
+
+        filling = ListFilling(
+            index, grouped.order, grouped.starts, raw_of, grouped.codes, add=add, release=coded.release
+        )
+        return cls(index, quantiser.nlist, quantizer, filling, quantiser)
 
     def search(
         self, queries: NDArray[np.float32], k: int, nprobe: int, selector: Selector | None
@@ -98,12 +105,8 @@ class FilledIndex:
             queries = np.ascontiguousarray(self.quantiser.rotated(queries))
         if self.gpu is not None and selector is None and self.gpu.can(k, nprobe):
             return self.gpu.search(queries, k, nprobe)
-        # The keywords are FAISS's own addition to a generated class, unknown to its type stubs.
-        parameters = faiss.SearchParametersIVF(  # type: ignore[call-arg]
-            nprobe=nprobe, sel=None if selector is None else selector.selector
-        )
-        scores, rows = self.index.search(queries, k, params=parameters)
-        return np.asarray(scores, dtype=np.float32), np.asarray(rows, dtype=np.int64)
+        biases, lists = self.quantizer.search(queries, nprobe)
+        return self.search_lists(queries, k, lists, biases, selector)
 
     def search_lists(
         self,
@@ -122,7 +125,9 @@ class FilledIndex:
             biases: float32 (m, nprobe), inner products with the centroids of the lists.
             selector: Which rows count; None: all.
         """
-        parameters = faiss.SearchParametersIVF(  # type: ignore[call-arg]  # as above
+        self.filling.need(lists)
+        # The keywords are FAISS's own addition to a generated class, unknown to its type stubs.
+        parameters = faiss.SearchParametersIVF(  # type: ignore[call-arg]
             nprobe=lists.shape[1], sel=None if selector is None else selector.selector
         )
         scores = np.empty((len(queries), k), dtype=np.float32)
@@ -152,27 +157,3 @@ def _add_blocks(index: Any, number: int, n: int, ids: NDArray[np.int64], codes: 
 def _add_rows(index: Any, number: int, n: int, ids: NDArray[np.int64], codes: NDArray[np.uint8]) -> None:
     """Add rows to a list, one after the other."""
     index.invlists.add_entries(number, n, faiss.swig_ptr(ids), faiss.swig_ptr(codes))
-
-
-def _fill(
-    index: Any,
-    order: NDArray[np.uint32],
-    starts: NDArray[np.int64],
-    raw_of: Callable[[NDArray[np.int64]], NDArray[np.uint8]],
-    *,
-    add: Callable[[Any, int, int, NDArray[np.int64], NDArray[np.uint8]], None],
-) -> None:
-    """Fill the lists of the index with rows `order[starts[l] : starts[l + 1]]` and their bytes."""
-    n_lists = len(starts) - 1
-    first = 0
-    while first < n_lists:
-        last = max(first + 1, int(np.searchsorted(starts, starts[first] + _FILL_ROWS, side="right")) - 1)
-        base = int(starts[first])
-        rows = order[base : int(starts[last])].astype(np.int64)
-        raw = raw_of(rows)
-        bounds = (starts[first : last + 1] - base).tolist()
-        for number, (start, end) in enumerate(itertools.pairwise(bounds), start=first):
-            if end > start:
-                add(index, number, end - start, rows[start:end], raw[start:end])
-        first = last
-    index.ntotal = len(order)

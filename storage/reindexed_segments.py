@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.ann_codes import CodedVectors, codes_path, encode_rows, read_codes
+from storage.ann_codes import CodedVectors, encode_rows
 from storage.ann_parts import list_source
 from storage.ann_setup import AnnSetup
 from storage.catalog import SegmentRow
+from storage.codes_file import Owner, codes_path, read_codes
 from storage.errors import CorruptError, InvalidOptionError, KBError, StateError
 from storage.merging import Replacement
 from storage.quantiser import Quantiser
@@ -109,7 +110,7 @@ def _coded(
     source = list_source(segment, vectors.setup.decoder_of(segment), None)
     path = codes_path(segment.path.parent.parent / INDEX_DIRECTORY, segment.name, coder.name)
     try:
-        there = read_codes(path, source, coder)
+        there = read_codes(path, Owner(segment.file.sha256, coder), source.n_rows)
     except KBError:
         return encode_rows(len(rows), lambda block: source.vectors(rows[block]), coder, progress=progress)
     return CodedVectors(coder, there.list_numbers[rows], there.codes[rows])

@@ -6,6 +6,8 @@ block of `storage.container.BLOCK_BYTES` is checked once, when something in it i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -13,8 +15,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from storage.compiled import compiled
 from storage.container import BLOCK_BYTES, Container
+from storage.errors import CorruptError
 
-__all__ = ["BlockChecks", "Stored", "StoredArray", "seen_at"]
+__all__ = ["BlockChecks", "MendedArray", "RearrangedArray", "Stored", "StoredArray", "seen_at"]
 
 T = TypeVar("T", bound=np.generic)
 
@@ -145,6 +148,73 @@ class StoredArray(Generic[T]):
             self._checks.check_items(self._offset + places_of * self._item_bytes, self._item_bytes)
         else:  # masks and what else numpy takes
             self._check(slice(None))
+
+
+class MendedArray(StoredArray[T]):
+    """An array in a derived file: where its bytes are not what was written, all of it is made anew."""
+
+    def __init__(
+        self, array: NDArray[T], checks: BlockChecks, offset: int, made: Callable[[CorruptError], NDArray[T]]
+    ) -> None:
+        """Wrap a view of the mapped file; `made` gives the same array from what the file was derived from."""
+        super().__init__(array, checks, offset)
+        self._made = made
+
+    def _check(self, index: Any) -> None:
+        try:
+            super()._check(index)
+        except CorruptError as error:
+            self._array = self._made(error)
+            self._is_checked = True
+
+
+class RearrangedArray(StoredArray[T]):
+    """Rows that are stored in another order, by their own numbers."""
+
+    def __init__(self, array: Stored[T], order: Stored[np.uint32]) -> None:
+        """Wrap an array (n, …) whose i-th row has the number `order[i]`."""
+        self._stored, self._order = array, order
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Where each row is stored, int64 (n): made when a row is first asked for."""
+        places = np.empty(len(self._order), dtype=np.int64)
+        places[np.asarray(self._order)] = np.arange(len(places))
+        return places
+
+    @property
+    def dtype(self) -> np.dtype[T]:
+        """The type of its elements."""
+        return self._stored.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Size of its bytes."""
+        return self._stored.nbytes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self._stored.shape
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return self._stored.ndim
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __getitem__(self, index: Any) -> NDArray[T]:
+        rows: NDArray[T] = self._stored[self._places[index]]
+        return rows
+
+    def seen_at(self, index: NDArray[np.int64]) -> NDArray[T]:  # noqa: ARG002 - the same for any rows
+        """Return all of the array."""
+        return self[:]
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
 
 
 Stored = NDArray[T] | StoredArray[T]

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from storage.ann import ann_path, ann_source, stored_codes
-from storage.ann_codes import codes_path, read_codes
 from storage.ann_lists import AnnKind, read_lists
 from storage.ann_parts import list_source
 from storage.ann_setup import AnnSetup
 from storage.catalog import SegmentRow, chunked
+from storage.codes_file import Owner, codes_path, read_codes
 from storage.errors import CorruptError, KBError
 from storage.findings import Findings, Severity
 from storage.quantiser import Quantiser
@@ -154,7 +154,7 @@ def check_ann(segment: Segment, setup: AnnSetup, findings: Findings) -> None:
             continue
         try:
             if setup.quantiser is not None and coded:
-                read_codes(path, listed, setup.quantiser)
+                read_codes(path, Owner(segment.file.sha256, setup.quantiser), listed.n_rows)
             else:
                 read_lists(path, listed, setup.options)
         except KBError as error:

@@ -186,7 +186,9 @@ def test_blocks_are_what_faiss_makes_of_the_same_rows():
         codes = np.ascontiguousarray(coded.codes[rows])
         by_row.invlists.add_entries(number, len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(codes))
     by_row.ntotal = 700
-    theirs, ours = faiss.IndexIVFPQFastScan(by_row), FilledIndex.of_codes(coded).index
+    filled = FilledIndex.of_codes(coded)
+    filled.filling.need_all()
+    theirs, ours = faiss.IndexIVFPQFastScan(by_row), filled.index
     asked = rng.normal(size=(20, 384)).astype(np.float32)
     theirs.nprobe = ours.nprobe = coarse.ntotal
     for found, wanted in zip(ours.search(asked, 50), theirs.search(asked, 50), strict=True):
