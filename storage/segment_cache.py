@@ -1,8 +1,9 @@
 """Opened segments, shared by all snapshots of a reader; large merged ones are opened in the background.
 
-Opening makes the index where no file holds it: milliseconds for the segment of one add, more for a large merge. What is stored is checked where it is read first (`storage.stored_array`), and lists are filled when a search looks into
-them (`storage.list_filling`). A merged segment holds nothing that its sources do not hold, so
-as long as the sources are open they go on answering.
+Opening makes the index where no file holds it: milliseconds for the segment of one add, more for a large merge. What is
+stored is checked where it is read first (`storage.stored_array`), and lists are filled when a search looks into them
+(`storage.list_filling`). A merged segment holds nothing that its sources do not hold, so as long as the sources are
+open they go on answering.
 """
 
 from __future__ import annotations
