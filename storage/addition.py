@@ -14,6 +14,7 @@ from storage.catalog import Generation
 from storage.checksum import sealed
 from storage.codes import covering_scale, quantise
 from storage.errors import DuplicateDocumentError, InvalidOptionError
+from storage.languages import language_of
 from storage.postings import build_postings
 from storage.quantiser import Quantiser
 from storage.records import NewDocument, NewPassage, pack_offsets, to_json
@@ -41,13 +42,17 @@ _HEADROOM = 1.25
 
 @dataclass(frozen=True)
 class PlacedPassage:
-    """A new passage with the ids it gets; `token_numbers` None: 0, 1, 2, …, see `SegmentArrays`."""
+    """A new passage with the ids it gets, and what it has of its document.
+
+    `token_numbers` None: 0, 1, 2, …, see `SegmentArrays`.
+    """
 
     passage: NewPassage
     passage_id: int
     document_id: int
     first_token_id: int
     title: str
+    language: str
     token_numbers: NDArray[np.uint32] | None = None
 
 
@@ -138,7 +143,9 @@ def prepare_batch(documents: Sequence[NewDocument], before: Generation) -> Batch
                 )
             )
             batch.full_text.append((passage_id, document.title, passage.text))
-            batch.placed.append(PlacedPassage(passage, passage_id, document_id, token_id, document.title))
+            batch.placed.append(
+                PlacedPassage(passage, passage_id, document_id, token_id, document.title, language_of(document.meta))
+            )
             passage_id += 1
             token_id += count
         document_id += 1
@@ -234,7 +241,9 @@ def segment_arrays(
     logits = np.concatenate([passage.filter_logits for passage in passages]).astype(np.float16)
     is_whole = all(len(passage.vectors) == passage.encoded_token_count for passage in passages)
     numbers = _token_numbers(placed)
-    postings = build_postings((entry.title, entry.passage.text) for entry in placed)
+    postings = build_postings(
+        [(entry.title, entry.passage.text) for entry in placed], [entry.language for entry in placed]
+    )
     return SegmentArrays(
         **token_vectors,
         token_ordinals=None if is_whole else narrow(ordinals),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.postings import LexicalView, checked_terms
-from storage.terms import is_title_term
+from storage.terms import LANGUAGE_TERMS, is_title_term, term_hash
 
 __all__ = ["LiveWords", "WordCounts", "idf"]
 
@@ -76,6 +76,12 @@ class LiveWords:
         return WordCounts(n_documents, self._view.n_passages - len(self._dead), n_terms)
 
     @cached_property
+    def languages(self) -> tuple[str, ...]:
+        """The languages other than English by whose rules words of some documents are stemmed."""
+        hashes = np.array([term_hash(term) for term in LANGUAGE_TERMS.values()], dtype=np.uint64)
+        return tuple(np.array(list(LANGUAGE_TERMS))[self.frequencies(hashes) > 0].tolist())
+
+    @cached_property
     def first_passages(self) -> Int64:
         """The first passage of each document, int64 (n_documents)."""
         return np.flatnonzero(np.diff(self.document_numbers, prepend=-1))
@@ -131,7 +137,7 @@ class LiveWords:
 
     def own_scores(self, query: Mapping[str, float] | str) -> Float32:
         """Return the passages' scores of a text or of weighted terms, by these documents' own statistics."""
-        weights, hashes = checked_terms(query)
+        weights, hashes = checked_terms(query, self.languages)
         counts = self.counts
         factors = (idf(counts.n_passages, self.frequencies(hashes)) * np.array(list(weights.values()))).astype(
             np.float32
@@ -141,7 +147,7 @@ class LiveWords:
 
     def own_document_scores(self, query: Mapping[str, float] | str) -> Float32:
         """Return the documents' scores of a text or of weighted terms, by these documents' own statistics."""
-        weights, hashes = checked_terms(query)
+        weights, hashes = checked_terms(query, self.languages)
         counts = self.counts
         factors = idf(counts.n_documents, self.document_frequencies(hashes)) * np.array(list(weights.values()))
         return self.document_scores(hashes, factors.astype(np.float32), counts.n_terms / max(counts.n_documents, 1))

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import InvalidOptionError, UsageError
+from storage.languages import ENGLISH
 from storage.stored_array import Stored
-from storage.terms import term_hash, terms_of, title_terms
+from storage.terms import LANGUAGE_TERMS, term_hash, terms_of, title_terms
 
 __all__ = [
     "Bm25Options",
@@ -80,23 +81,32 @@ class Bm25Options:
             raise InvalidOptionError(f"b is {self.b}, expected 0 to 1")
 
 
-def build_postings(passages: Iterable[tuple[str, str]]) -> Postings:
+def build_postings(passages: Iterable[tuple[str, str]], languages: Iterable[str] | None = None) -> Postings:
     """Return the postings of passages given as (title, text), in order.
 
-    A title's words count in the passage, and its `title_terms` beside them; these do not count in the length.
+    A title's words count in the passage, and its `title_terms` beside them; these, and the term of the language, do not
+    count in the length.
+
+    Args:
+        passages: Titles and texts.
+        languages: The language code of each passage; None where all are in English.
     """
     terms: list[int] = []
     indices: list[int] = []
     counts: list[int] = []
     lengths: list[int] = []
-    last_title: str | None = None
+    last: tuple[str, str] | None = None
     title_words: list[str] = []
     title_hashes: list[int] = []
-    for index, (title, text) in enumerate(passages):
-        if title != last_title:
-            last_title, title_words = title, terms_of(title)
-            title_hashes = [term_hash(term) for term in title_terms(title)]
-        passage_terms = title_words + terms_of(text)
+    for index, ((title, text), language) in enumerate(
+        zip(passages, itertools.repeat(ENGLISH) if languages is None else languages, strict=False)
+    ):
+        if (title, language) != last:
+            last, title_words = (title, language), terms_of(title, language)
+            title_hashes = [term_hash(term) for term in title_terms(title, language)]
+            if language in LANGUAGE_TERMS:
+                title_hashes.append(term_hash(LANGUAGE_TERMS[language]))
+        passage_terms = title_words + terms_of(text, language)
         counter = Counter(map(term_hash, passage_terms))
         counter.update(title_hashes)
         terms += counter.keys()
@@ -151,9 +161,12 @@ def merge_postings(parts: Sequence[Postings], keep: Sequence[NDArray[np.bool_]])
     )
 
 
-def term_weights(text: str) -> dict[str, float]:
-    """Return the weights of a query text's terms: how often each occurs."""
-    return {term: float(count) for term, count in Counter(terms_of(text)).items()}
+def term_weights(text: str, languages: Sequence[str] = ()) -> dict[str, float]:
+    """Return the weights of a query text's terms in English and some other languages: how often each occurs."""
+    weights = {term: float(count) for term, count in Counter(terms_of(text)).items()}
+    for language in languages:
+        weights = {term: float(count) for term, count in Counter(terms_of(text, language)).items()} | weights
+    return weights
 
 
 class LexicalView:
@@ -344,14 +357,18 @@ def _n_distinct(rising: NDArray[np.int64]) -> int:
     return int(np.count_nonzero(rising[1:] != rising[:-1])) + min(len(rising), 1)
 
 
-def checked_terms(weights: Mapping[str, float] | str) -> tuple[Mapping[str, float], NDArray[np.uint64]]:
+def checked_terms(
+    weights: Mapping[str, float] | str, languages: Sequence[str] = ()
+) -> tuple[Mapping[str, float], NDArray[np.uint64]]:
     """Return the terms of a text, or weighted ones, with their weights, and the terms' hashes uint64 (t).
+
+    A text is taken to be in English or one of the languages.
 
     Raises:
         UsageError: A weight is no number.
     """
     if isinstance(weights, str):
-        weights = term_weights(weights)
+        weights = term_weights(weights, languages)
     bad = next((term for term, weight in weights.items() if not math.isfinite(weight)), None)
     if bad is not None:
         raise UsageError(f"weight of term {bad!r} is {weights[bad]}, expected a finite number")

@@ -230,6 +230,7 @@ class StoredPassage:
     document_id: int
     ordinal: int
     title: str
+    language: str
     text: str
     first_token_id: int
     token_ordinals: NDArray[np.uint32]

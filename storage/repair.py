@@ -263,6 +263,7 @@ def _placed(
                     old.document_id,
                     old.first_token_id,
                     old.title,
+                    old.language,
                     numbers if filtered else None,
                 )
             )

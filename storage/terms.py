@@ -2,17 +2,20 @@
 
 Passages and queries go through the same functions, so what is indexed is what is asked for. Changing anything
 here changes what stored segments mean: count `TERMS_VERSION` up then.
+
+Words are stemmed by the rules of the document's language. A query has none: it is asked with the stems of English and
+of each language that documents have (`LANGUAGE_TERMS` tells which).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import threading
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 
-import Stemmer
+from storage.languages import ENGLISH, STEMMED, stem
 
 TERMS_VERSION = "1"
 SPOTTED_NAME_WORDS = 5
@@ -43,23 +46,43 @@ _ASCII_WORDS = re.compile("[a-z0-9]+")
 _TITLE_WORD = "\x01title:"
 _TITLE_NAME = "\x01name:"
 _QUALIFIER = re.compile(r"(?:\s*\([^()]*\)|,\s[^,]*)$")
-_stemmers = threading.local()  # a stemmer object is not safe in two threads at once
+LANGUAGE_TERMS = {code: f"\x01language:{code}" for code in sorted(STEMMED - {ENGLISH})}
+"""The term that each passage in a language other than English has, so that it is known which there are."""
 
 
-def terms_of(text: str) -> list[str]:
-    """Return the text's terms in order, with repetitions; a text of stop words only keeps them ("The Who")."""
-    words = plain_words(text)
-    kept = [word for word in words if word not in STOP_WORDS]
-    return [_stem(word) for word in kept or words]
+def terms_of(text: str, language: str = ENGLISH) -> list[str]:
+    """Return the text's terms in order, with repetitions; a text of stop words only keeps them ("The Who").
+
+    Args:
+        text: Any.
+        language: By whose rules its words are stemmed; by the English ones where it has none of its own.
+    """
+    if language == ENGLISH or language not in STEMMED:
+        words = plain_words(text)
+        kept = [word for word in words if word not in STOP_WORDS]
+        return [stem(word) for word in kept or words]
+    composed = unicodedata.normalize("NFKC", text.lower()).lower()
+    spelt = [(word, _folded(word)) for word in _split(_without_contractions(composed))]
+    return [_folded(stem(word, language)) for word, plain in spelt if plain not in STOP_WORDS] or [
+        _folded(stem(word, language)) for word, _ in spelt
+    ]
 
 
-def title_terms(title: str) -> list[str]:
+def query_terms(text: str, languages: Sequence[str] = ()) -> list[str]:
+    """Return the terms that find a text in documents in English and in some other languages, each once."""
+    found = dict.fromkeys(terms_of(text))
+    for language in languages:
+        found |= dict.fromkeys(terms_of(text, language))
+    return list(found)
+
+
+def title_terms(title: str, language: str = ENGLISH) -> list[str]:
     """Return the terms under which a title is indexed as a title: one for each distinct word, and its names as wholes.
 
     The names are the whole title and the title without a trailing qualifier: "Mercury (element)" and
     "Lincoln, Nebraska" are also "mercury" and "lincoln". They are no words of the text: other queries never meet them.
     """
-    words = [_TITLE_WORD + term for term in dict.fromkeys(terms_of(title))]
+    words = [_TITLE_WORD + term for term in dict.fromkeys(terms_of(title, language))]
     names = [name_term(name) for name in names_of_title(title) if plain_words(name)]
     return words + list(dict.fromkeys(names))
 
@@ -69,9 +92,9 @@ def names_of_title(title: str) -> list[str]:
     return list(dict.fromkeys((title, _QUALIFIER.sub("", title))))
 
 
-def title_word_terms(text: str) -> list[str]:
-    """Return the terms that find titles with words of the text, one for each distinct word."""
-    return [_TITLE_WORD + term for term in dict.fromkeys(terms_of(text))]
+def title_word_terms(text: str, languages: Sequence[str] = ()) -> list[str]:
+    """Return the terms that find titles with words of the text, in English and in some other languages, each once."""
+    return [_TITLE_WORD + term for term in query_terms(text, languages)]
 
 
 def name_term(name: str) -> str:
@@ -110,11 +133,28 @@ def plain_words(text: str) -> list[str]:
     """Return the text's words as terms are made of them: lower case, accents and contractions ("'s") left out."""
     text = text.lower()
     if not text.isascii():
-        folded = _MARKS.sub("", unicodedata.normalize("NFKD", text))
-        # Lowered again: compatibility forms such as "™" become capitals.
-        text = unicodedata.normalize("NFC", folded).lower().replace("’", "'")
-    if "'" in text:
-        text = _CONTRACTION.sub(" ", text)
+        text = _folded(text)
+    return _split(_without_contractions(text))
+
+
+def _folded(text: str) -> str:
+    """Return a text in small letters without accents."""
+    if text.isascii():
+        return text
+    folded = _MARKS.sub("", unicodedata.normalize("NFKD", text))
+    # Lowered again: compatibility forms such as "™" become capitals.
+    return unicodedata.normalize("NFC", folded).lower()
+
+
+def _without_contractions(text: str) -> str:
+    """Return a text in small letters without what contractions add to words."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text).replace("’", "'")
+    return _CONTRACTION.sub(" ", text) if "'" in text else text
+
+
+def _split(text: str) -> list[str]:
+    """Return the words of a text in small letters."""
     if text.isascii():
         return _ASCII_WORDS.findall(text)
     words: list[str] = []
@@ -125,12 +165,3 @@ def plain_words(text: str) -> list[str]:
         else:
             words.append(word)
     return words
-
-
-@lru_cache(maxsize=200_000)
-def _stem(word: str) -> str:
-    stemmer = getattr(_stemmers, "english", None)
-    if stemmer is None:
-        stemmer = _stemmers.english = Stemmer.Stemmer("english", 0)
-    stem: str = stemmer.stemWord(word)
-    return stem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from storage.catalog import SegmentRow, chunked
 from storage.codes_file import Owner, codes_path, read_codes
 from storage.errors import CorruptError, KBError
 from storage.findings import Findings, Severity
+from storage.languages import language_of
 from storage.quantiser import Quantiser
 from storage.quantiser_file import QuantiserFile, quantiser_path, read_quantiser
 from storage.records import NewPassage, StoredPassage, unpack_offsets
@@ -230,16 +232,24 @@ def load_stored(connection: Connection, passage_ids: Sequence[int]) -> list[Stor
     for chunk in chunked(passage_ids):
         marks = ",".join("?" * len(chunk))
         rows: Any = connection.exec_driver_sql(
-            "SELECT p.passage_id, p.document_id, p.ordinal, d.title, p.text, p.offsets, p.first_token_id "
+            "SELECT p.passage_id, p.document_id, p.ordinal, d.title, d.meta, p.text, p.offsets, p.first_token_id "
             f"FROM passages AS p JOIN documents AS d USING (document_id) WHERE p.passage_id IN ({marks}) "
             "ORDER BY p.passage_id",
             chunk,
         )
-        for passage_id, document_id, ordinal, title, text, offsets, first_token_id in rows:
+        for passage_id, document_id, ordinal, title, meta, text, offsets, first_token_id in rows:
             kept = unpack_offsets(offsets, passage_id=passage_id)
             stored.append(
                 StoredPassage(
-                    passage_id, document_id, ordinal, title, text, first_token_id, kept.ordinals, kept.numbers
+                    passage_id,
+                    document_id,
+                    ordinal,
+                    title,
+                    language_of(json.loads(meta)),
+                    text,
+                    first_token_id,
+                    kept.ordinals,
+                    kept.numbers,
                 )
             )
     return stored

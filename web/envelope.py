@@ -7,8 +7,9 @@ from typing import Any
 
 from adapters.tasks.answers import Answer, Evidence, TaskAnswer
 from adapters.tasks.provenance import PageProvenance
-from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
+from kbengine.corpus.sentences import covering_sentence, sentence_spans
 from kbengine.search.results import Hit, SearchResult, shards_json
+from storage.languages import language_of
 
 
 def envelope(result: TaskAnswer | SearchResult, encoder: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from kbengine.inputs import Question, TaskInput
+from storage.languages import language_of
 
 if TYPE_CHECKING:
     from adapters.tasks.answerer import AnswerOptions
@@ -80,11 +81,8 @@ def of_both_steps(first: SearchResult, second: SearchResult, k: int) -> SearchRe
 
 def _with_first(request: TaskInput, best: Hit) -> TaskInput:
     """Return the question with the title and the sentence of what was found for it."""
-    from kbengine.corpus.sentences import (
-        covering_sentence,
-        language_of,
-        sentence_spans,
-    )  # numpy comes with it: not for `score`
+    # numpy comes with it: not for `score`
+    from kbengine.corpus.sentences import covering_sentence, sentence_spans
 
     assert isinstance(request, Question)
     sentence = covering_sentence(sentence_spans(best.passage.text, language_of(best.document.meta)), best.phrase)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from adapters.tasks.answers import Evidence
 from adapters.tasks.provenance import PageProvenance
-from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
+from kbengine.corpus.sentences import covering_sentence, sentence_spans
 from kbengine.inputs import Task
 from kbengine.search.query import Unit
 from kbengine.search.results import Hit
 from kbengine.span import Span
+from storage.languages import language_of
 
 
 def answer_of(task: Task, hits: Sequence[Hit]) -> str:

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 
 import sentencex
 
 from kbengine.span import Span
 
-_CODE = re.compile("[a-z]{2,3}")
 # sentencex ends a sentence after these; they lead on to what follows: always, or to a number.
 _LEADING_ON = re.compile(
     r"\b(?:abp|approx|bp|dr|excl|feat|figs|incl|ssp|spp|subsp|vols)\.(?=.$)"
     r"|\b(?:avg|cca|ch|circa|ed|est|fl|max|min|sect|tel|vol)\.(?=\d$)",
     re.IGNORECASE,
 )
-
-
-def language_of(meta: Mapping[str, object]) -> str:
-    """Return the language code that a document's fields name as `language`, without its region; English without one.
-
-    >>> language_of({"language": "de-AT"}), language_of({})
-    ('de', 'en')
-    """
-    named = meta.get("language")
-    code = named.replace("_", "-").partition("-")[0].strip().lower() if isinstance(named, str) else ""
-    return code if _CODE.fullmatch(code) else "en"
 
 
 def sentence_spans(text: str, language: str = "en") -> list[Span]:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from kbengine.corpus.sentences import sentence_spans
 from kbengine.span import Span
+from storage.languages import ENGLISH
 from storage.terms import STOP_WORDS, names_of_title, plain_words
 
 ANSWERING_WORDS = frozenset({"no"})
@@ -35,11 +36,17 @@ _ABBREVIATIONS = frozenset(
 
 
 class Place(NamedTuple):
-    """Characters of a passage that may be a phrase, and the title of the document."""
+    """Characters of a passage that may be a phrase, and the title and the language of the document."""
 
     title: str
     text: str
     span: Span
+    language: str = ENGLISH
+
+    @property
+    def sentences(self) -> Sequence[Span]:
+        """The sentences of the passage."""
+        return sentence_spans(self.text, self.language)
 
 
 class NameLookUp(Protocol):
@@ -58,14 +65,14 @@ def bounded_spans(records: NameLookUp, places: Sequence[Place]) -> list[Span | N
     live document, letter for letter, stays whole, and is an answer whatever its words are.
     """
     spans = [trimmed_span(place.text, place.span) for place in places]
-    trimmed = [Place(place.title, place.text, span) for place, span in zip(places, spans, strict=True)]
+    trimmed = [place._replace(span=span) for place, span in zip(places, spans, strict=True)]
     wrong = [i for i, place in enumerate(trimmed) if not may_be_shown(place)]
     names = names_among(records, [trimmed[i] for i in wrong])
     found: list[Span | None] = list(spans)
     for i, is_name in zip(wrong, names, strict=True):
         if not is_name:
-            _, text, span = trimmed[i]
-            cut = trimmed_span(text, _most_of(sentence_spans(text), span))
+            text, span = trimmed[i].text, trimmed[i].span
+            cut = trimmed_span(text, _most_of(trimmed[i].sentences, span))
             found[i] = cut if says_something(text[cut.start : cut.end]) and is_of_whole_words(text, cut) else None
     return found
 
@@ -101,7 +108,7 @@ def may_be_shown(place: Place) -> bool:
     phrase = _text(place)
     if not is_of_whole_words(place.text, place.span) or not says_something(phrase):
         return False
-    return _PLAIN.fullmatch(phrase) is not None or _is_in_one(sentence_spans(place.text), place.span)
+    return _PLAIN.fullmatch(phrase) is not None or _is_in_one(place.sentences, place.span)
 
 
 def is_of_whole_words(text: str, span: Span) -> bool:
@@ -174,7 +181,7 @@ def _has_no_blanks(pair: str) -> bool:
 def _is_written_as_name(place: Place) -> bool:
     """Tell whether the place has a capital that is not just that of a sentence's first word."""
     text = _text(place)
-    begins = any(sentence.start == place.span.start for sentence in sentence_spans(place.text))
+    begins = any(sentence.start == place.span.start for sentence in place.sentences)
     return any(character.isupper() for character in text[1 if begins else 0 :])
 
 

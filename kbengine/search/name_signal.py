@@ -64,7 +64,7 @@ def name_signals(
     for query, weight, words in zip(queries, weights, lexical, strict=True):
         counts = weight.name > 0 and bool(query.names or query.said)
         found.append(_named(shards, scope, statistics, query, words) if counts else None)
-    _add_sayings(shards, scope, [each for each in found if each is not None])
+    _add_sayings(shards, scope, statistics.languages, [each for each in found if each is not None])
     return [None if each is None else tuple(map(_best_of_each, each.parts)) for each in found]
 
 
@@ -99,9 +99,9 @@ def _named(
     return found
 
 
-def _add_sayings(shards: Shards, scope: Scope, found: Sequence[_Found]) -> None:
+def _add_sayings(shards: Shards, scope: Scope, languages: tuple[str, ...], found: Sequence[_Found]) -> None:
     """Add the passages that say the queries' names; all are sought at once."""
-    sought = [Sought(name, limit, each.lexical) for each in found for name, _, limit in each.sought]
+    sought = [Sought(name, limit, each.lexical, languages) for each in found for name, _, limit in each.sought]
     sayings = iter(sayings_of(shards, scope, sought))
     for each in found:
         for _, share, _ in each.sought:

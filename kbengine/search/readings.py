@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbengine.corpus.sentences import language_of
 from kbengine.encoders.encoder import PassageText
 from kbengine.inputs import Dialogue, Mention, Slot, TaskInput
 from kbengine.reading.spans import PassageLogits, best_spans
@@ -28,6 +27,7 @@ from kbengine.search.query import Forwards, Query, Unit
 from kbengine.search.resolving import unit_span
 from kbengine.search.results import Hit, with_reader_part
 from kbengine.span import Span
+from storage.languages import language_of
 
 if TYPE_CHECKING:
     from kbengine.reading.reader import Reader
@@ -177,7 +177,7 @@ def _spans(
         scores.append([span.score for span in spans])
         for span in spans:
             characters = Span(int(logits.starts[span.first]), int(logits.ends[span.last]))
-            places.append(Place(hit.document.title, hit.passage.text, characters))
+            places.append(Place(hit.document.title, hit.passage.text, characters, language_of(hit.document.meta)))
     bounded = iter(zip(places, bounded_spans(records, places), strict=True))
     found: list[list[tuple[Span, float]]] = []
     for (_, logits), own in zip(read, scores, strict=True):

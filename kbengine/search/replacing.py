@@ -21,6 +21,7 @@ from kbengine.search.query_vectors import QueryVectors
 from kbengine.search.rescoring import inner_products, sparse_products
 from kbengine.search.shard_requests import ResolveQuery
 from kbengine.span import Span
+from storage.languages import language_of
 
 if TYPE_CHECKING:
     from storage.records import DocumentRecord, PassageRecord
@@ -43,7 +44,8 @@ class Texts:
     def place(self, passage_id: int, span: Span) -> Place:
         """Return the trimmed characters as a place."""
         passage = self.passages[passage_id]
-        return Place(self.documents[passage.document_id].title, passage.text, trimmed_span(passage.text, span))
+        document = self.documents[passage.document_id]
+        return Place(document.title, passage.text, trimmed_span(passage.text, span), language_of(document.meta))
 
 
 def without(
@@ -123,6 +125,7 @@ def _replacement(
     rows = np.arange(begin, stop, dtype=np.int64)
     passage_id = int(snapshot.passage_ids[index])
     passage = texts.passages[passage_id]
+    language = language_of(texts.documents[passage.document_id].meta)
     numbers = snapshot.token_ids_of_rows(rows) - passage.first_token_id
     at = np.minimum(passage.offsets.numbers.searchsorted(numbers), len(passage.offsets.numbers) - 1)
     if not np.array_equal(passage.offsets.numbers[at], numbers):
@@ -134,7 +137,7 @@ def _replacement(
     inside = ahead < len(rows)
     ahead = np.minimum(ahead, len(rows) - 1)
     ordinals = snapshot.token_ordinals(rows).astype(np.int64)
-    sentences = np.asarray([span.start for span in sentence_spans(passage.text)], dtype=np.int64)
+    sentences = np.asarray([span.start for span in sentence_spans(passage.text, language)], dtype=np.int64)
     of_start = sentences.searchsorted(begins, side="right")
     of_end = sentences.searchsorted(ends - 1, side="right")
     inside &= ordinals[ahead] - ordinals[:, None] < max_phrase_tokens

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
+from kbengine.corpus.sentences import covering_sentence, sentence_spans
 from kbengine.search.aggregation import ScoredPhrases
 from kbengine.search.boundaries import Place, are_names, may_be_shown, names_asked
 from kbengine.search.query import Unit
@@ -15,6 +15,7 @@ from kbengine.search.results import DocumentRef, Hit, PassageRef, ScoreParts
 from kbengine.search.shard_answers import ResolveAnswer
 from kbengine.search.shard_requests import ResolveRequest
 from kbengine.span import Span
+from storage.languages import language_of
 
 if TYPE_CHECKING:
     from kbengine.search.live_records import LiveRecords
@@ -111,7 +112,7 @@ def _hits(
     hits: list[Hit] = []
     first_tokens = snapshot.token_ids_of_rows(phrases.first_rows)
     last_tokens = snapshot.token_ids_of_rows(phrases.last_rows)
-    for i, (_, text, phrase) in enumerate(_places(snapshot, phrases, texts, known)):
+    for i, (_, text, phrase, _) in enumerate(_places(snapshot, phrases, texts, known)):
         passage = texts.passages[int(snapshot.passage_ids[phrases.passages[i]])]
         document = texts.documents[passage.document_id]
         span = unit_span(text, phrase, unit, language_of(document.meta))

@@ -32,15 +32,18 @@ class Sought:
         name: What is said.
         limit: How many passages are looked into.
         lexical: Whose scores in each shard say which are looked into first; None for their own order.
+        languages: Those of documents, beside English.
     """
 
     name: str
     limit: int
     lexical: tuple[LexicalQuery, ...] | None
+    languages: tuple[str, ...] = ()
 
     def saying(self, shard: int, rarest: int | None = None, n_first: int | None = None) -> Saying:
         """Return what a shard is asked."""
-        return Saying(self.name, self.limit, None if self.lexical is None else self.lexical[shard], rarest, n_first)
+        lexical = None if self.lexical is None else self.lexical[shard]
+        return Saying(self.name, self.limit, lexical, rarest, n_first, self.languages)
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,7 @@ class Saying:
         rarest: The number of the term, in the order of the name's words, whose passages are looked through for the
             others; None: it is not known yet which is the rarest.
         n_first: How many of the best passages with that term are looked through; None for all.
+        languages: Those of documents, beside English: a word may have the stem of each.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Saying:
     lexical: LexicalQuery | None
     rarest: int | None = None
     n_first: int | None = None
+    languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

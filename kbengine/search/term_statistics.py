@@ -9,6 +9,7 @@ import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,15 @@ from storage.alias_look_up import joined_spellings, matches_of
 from storage.alias_records import AliasMatch
 from storage.live_words import idf
 from storage.reader import MAX_MATCHES
-from storage.terms import is_title_term, name_term, spotted_name_terms, term_hash, terms_of, title_word_terms
+from storage.terms import (
+    LANGUAGE_TERMS,
+    is_title_term,
+    name_term,
+    query_terms,
+    spotted_name_terms,
+    term_hash,
+    title_word_terms,
+)
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -56,6 +65,7 @@ class TermStatistics:
         titled: The ids of the first documents that have each name as their title, rising.
         places: Where these documents, and those of `matches`, lie.
         titles: The titles of those of `titled`, and of those whose titles stand in for other names.
+        languages: Those other than English by whose rules words of some live documents are stemmed.
     """
 
     n_documents: int
@@ -71,6 +81,7 @@ class TermStatistics:
     titled: Mapping[str, Sequence[int]]
     places: Mapping[int, DocumentPlace]
     titles: Mapping[int, str]
+    languages: tuple[str, ...] = ()
 
 
 def count(shards: Shards, scope: Scope, queries: Sequence[Query], weights: Sequence[Weights]) -> TermStatistics:
@@ -82,21 +93,31 @@ def count(shards: Shards, scope: Scope, queries: Sequence[Query], weights: Seque
         queries: what is asked.
         weights: of each query.
     """
-    terms: dict[str, None] = {}
+    counted = _count(shards, scope, queries, weights, ())
+    languages = tuple(code for code, term in LANGUAGE_TERMS.items() if counted.passage_frequencies[term])
+    return _count(shards, scope, queries, weights, languages) if languages else counted
+
+
+def _count(
+    shards: Shards, scope: Scope, queries: Sequence[Query], weights: Sequence[Weights], languages: tuple[str, ...]
+) -> TermStatistics:
+    """Return what the shards hold of the words, as they are stemmed in English and in some other languages."""
+    terms: dict[str, None] = dict.fromkeys(LANGUAGE_TERMS.values())
     document_terms: dict[str, None] = {}
     aliases: dict[str, None] = {}
     titles: dict[str, None] = {}
     for query, weight in zip(queries, weights, strict=True):
         if weight.lexical > 0:
-            terms |= dict.fromkeys(passage_terms(query, weight))
-            document_terms |= dict.fromkeys(_term_weights((query.documents, terms_of)))
+            terms |= dict.fromkeys(passage_terms(query, weight, languages))
+            document_terms |= dict.fromkeys(_document_terms(query, languages))
         if (weight.lexical > 0 and not weight.name) or weight.name > 0:
             aliases |= dict.fromkeys(name for name, _ in query.names)
         if weight.name > 0:
             titles |= dict.fromkeys(name for name, _ in query.names if name_term(name) != name_term(""))
     request = CountRequest(scope, _hashes(terms), _hashes(document_terms), tuple(aliases), tuple(titles))
     answers = shards.each(lambda _, shard: shard.count(request))
-    return _added_up(answers, list(terms), list(document_terms), list(aliases), list(titles))
+    counted = _added_up(answers, list(terms), list(document_terms), list(aliases), list(titles))
+    return replace(counted, languages=languages)
 
 
 def lexical_queries(
@@ -109,8 +130,8 @@ def lexical_queries(
         if weight.lexical <= 0:
             found.append(None)
             continue
-        terms = passage_terms(query, weight)
-        document_terms = _term_weights((query.documents, terms_of))
+        terms = passage_terms(query, weight, statistics.languages)
+        document_terms = _document_terms(query, statistics.languages)
         whole = LexicalQuery(
             key=search + number.to_bytes(4, "big"),
             terms=_hashes(terms),
@@ -130,14 +151,25 @@ def lexical_queries(
     return found
 
 
-def passage_terms(query: Query, weights: Weights) -> dict[str, float]:
-    """Return the terms that are matched against passages, with their weights."""
+def passage_terms(query: Query, weights: Weights, languages: Sequence[str] = ()) -> dict[str, float]:
+    """Return the terms that are matched against passages, with their weights.
+
+    Args:
+        query: what is asked.
+        weights: of its signals.
+        languages: of documents, beside English.
+    """
     return _term_weights(
-        (query.lexical, terms_of),
-        (query.titles, title_word_terms),
+        (query.lexical, partial(query_terms, languages=languages)),
+        (query.titles, partial(title_word_terms, languages=languages)),
         ((), _name_terms) if weights.name else (query.names, _name_terms),
         (query.spotted, spotted_name_terms),
     )
+
+
+def _document_terms(query: Query, languages: Sequence[str]) -> dict[str, float]:
+    """Return the terms that are matched against whole documents, with their weights."""
+    return _term_weights((query.documents, partial(query_terms, languages=languages)))
 
 
 def _added_up(

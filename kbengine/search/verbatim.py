@@ -6,6 +6,7 @@ Postings know words, not their order: passages that have all words of the name a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,7 +71,7 @@ def sayers_of(snapshot: Snapshot, saying: Saying, order: Float32 | None, *, is_a
         order: float32 (n_passages), what passages are looked into by, highest first; None for their own order.
         is_alone: whether there are no other shards.
     """
-    lists = [snapshot.passages_with_term(term) for term in dict.fromkeys(terms_of(saying.name))]
+    lists = [_having(snapshot, stems) for stems in _stems(saying.name, saying.languages)]
     frequencies = np.array([len(each) for each in lists], dtype=np.int64)
     none = np.zeros(0, dtype=np.int64)
     if not lists:
@@ -92,6 +93,21 @@ def sayers_of(snapshot: Snapshot, saying: Saying, order: Float32 | None, *, is_a
         places = np.minimum(np.searchsorted(others, having), len(others) - 1)
         having = having[others[places] == having]
     return Sayers(frequencies, having, _first(snapshot, having, order, saying.limit, is_alone))
+
+
+def _stems(name: str, languages: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the stems that each distinct word of a name has in English and in some other languages."""
+    own = terms_of(name)
+    others = [terms_of(name, language) for language in languages]
+    # A word that is two in another spelling would shift those after it.
+    aligned = zip(own, *(each for each in others if len(each) == len(own)), strict=True)
+    return list(dict.fromkeys(tuple(dict.fromkeys(stems)) for stems in aligned))
+
+
+def _having(snapshot: Snapshot, stems: Sequence[str]) -> Int64:
+    """Return the passages that have one of the terms, rising."""
+    found = [snapshot.passages_with_term(term) for term in stems]
+    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
 def passages_saying(records: KBReader | LiveRecords, snapshot: Snapshot, look: Look) -> NDArray[np.bool_]:

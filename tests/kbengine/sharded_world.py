@@ -34,7 +34,10 @@ NAMED = {
     "rivera": ("Diego Rivera", "He married Frida KAHLO twice.", "Kahlo and her sister Frida lived there."),
     "house": ("Blue House", "Here Frida Kahlo was born. It", "Magdalena Carmen has a garden."),
     "it": ("It (novel)", "It is a novel of amber. And it ends."),
+    "haus": ("Blaue Häuser", "In diesen Häusern lebte Frida Kahlo am 3. Mai mit ihren Tieren."),
+    "tier": ("Tierhäuser", "Ein Tier aus einem Haus. Es mag den Fjord."),
 }
+GERMAN = ("haus", "tier")
 N_RANDOM = 45
 BASE_ALIASES = (
     ("kahlo", NewAlias("Magdalena Carmen", uses=3)),
@@ -72,7 +75,8 @@ def passages_of(*texts: str) -> tuple[NewPassage, ...]:
 
 def document(doc_id: str, title: str, *texts: str) -> NewDocument:
     """A document with a field that filters ask for."""
-    return NewDocument(doc_id, title, None, {"half": len(doc_id) % 2, "kind": doc_id[:3]}, passages_of(*texts))
+    fields = {"half": len(doc_id) % 2, "kind": doc_id[:3], **({"language": "de"} if doc_id in GERMAN else {})}
+    return NewDocument(doc_id, title, None, fields, passages_of(*texts))
 
 
 def random_document(doc_id: str, seed: int) -> NewDocument:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbengine.corpus.sentences import covering_sentence, language_of, sentence_spans
+from kbengine.corpus.sentences import covering_sentence, sentence_spans
 from kbengine.span import Span
+from storage.languages import language_of
 
 TEXT = 'Dr. Curie was born in Warsaw. She moved to Paris in 1891; "It was cold," she wrote.\tDid it matter? No.'
 

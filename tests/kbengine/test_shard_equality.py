@@ -34,6 +34,7 @@ ASKED: tuple[TaskInput, ...] = (
     Question("nectar"),
     Slot("Frida Kahlo", "place of birth"),
     Slot("The Painter", "spouse"),
+    Slot("das blaue Haus", "Tiere im Fjord"),
     Slot("Lincoln", "capital"),
     Mention("They say Magdalena Carmen was here.", (9, 25)),
     Mention("He was born in Reading in spring.", (15, 22)),
