@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,7 @@ class Layout:
         rows: stored vectors of each shard.
         apart: whether routers have machines of their own, with as many cores.
         others: processes on each machine that are always busy with something else.
+        queries: that are counted, after a tenth as many that are not.
     """
 
     rows: tuple[float, ...]
@@ -80,7 +81,7 @@ class Layout:
     apart: bool = False
     clients: int = 1
     others: int = 0
-    seconds: float = 60.0
+    queries: int = 500
     seed: int = 7
 
 
@@ -192,23 +193,17 @@ class _Cluster:
 
 
 def simulate(costs: Costs, layout: Layout) -> Seen:
-    """Return what clients see of a cluster, after a tenth of the time that nothing is counted of."""
+    """Return what clients see of a cluster, after some queries that nothing is counted of."""
     cluster = _Cluster(costs, layout)
-    cluster.world.run(until=layout.seconds / 10)
+    began = _run(cluster, layout.clients + layout.queries // 10)
     cluster.times.clear()
-    cluster.world.run(until=layout.seconds * 1.1)
-    times = np.array(cluster.times or [layout.seconds])
-    p50, p95, p99 = (float(each) for each in np.quantile(times, (0.5, 0.95, 0.99)))
-    return Seen(len(cluster.times), len(cluster.times) / layout.seconds, p50, p95, p99)
+    ended = _run(cluster, layout.queries)
+    p50, p95, p99 = (float(each) for each in np.quantile(cluster.times, (0.5, 0.95, 0.99)))
+    return Seen(len(cluster.times), len(cluster.times) / (ended - began), p50, p95, p99)
 
 
-def most_per_s(costs: Costs, layout: Layout, *, p95_s: float) -> tuple[int, Seen]:
-    """Return the most clients whose 95th percentile stays within a time, doubling, and what they see; 0 for none."""
-    best, clients = (0, simulate(costs, replace(layout, clients=1))), 1
-    while clients <= 1024:
-        seen = simulate(costs, replace(layout, clients=clients))
-        if seen.p95_s > p95_s:
-            break
-        best = clients, seen
-        clients *= 2
-    return best
+def _run(cluster: _Cluster, queries: int) -> float:
+    """Let time go by until so many queries are answered; return when that was."""
+    while len(cluster.times) < queries:
+        cluster.world.step()
+    return float(cluster.world.now)

@@ -69,6 +69,20 @@ def name_counts(connection: Connection) -> tuple[int, int]:
     return int(connection.exec_driver_sql(aliases).scalar_one()), int(connection.exec_driver_sql(links).scalar_one())
 
 
+def name_counts_of(connection: Connection, document_ids: Sequence[int]) -> tuple[int, int]:
+    """Return how many aliases and links these documents have, counted as `name_counts` does."""
+    if not document_ids or not alias_table_exists(connection):
+        return 0, 0
+    of = "document_id IN (SELECT value FROM json_each(?))"
+    counted = [
+        f"SELECT count(*) FROM (SELECT 1 FROM aliases WHERE {of} GROUP BY folded, alias, document_id)",
+        f"SELECT coalesce(sum(n_links), 0) FROM links WHERE {of}",
+    ]
+    ids = (json.dumps([int(each) for each in document_ids]),)
+    aliases, links = (int(connection.exec_driver_sql(each, ids).scalar_one()) for each in counted)
+    return aliases, links
+
+
 def alias_row(
     document_id: int, alias: str, source: AliasSource, *, uses: int = 0, prior: float | None = None
 ) -> AliasRow:

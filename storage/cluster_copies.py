@@ -21,7 +21,6 @@ from storage.cluster_acknowledged import (
 from storage.cluster_catalog import GenerationRow, insert_documents, locked_cluster
 from storage.cluster_names import enter_aliases
 from storage.cluster_shards import enter_shard
-from storage.database import DATABASE_NAME, reader_engine, translated
 from storage.errors import CorruptError, InvalidOptionError, StateError
 from storage.generation_manifest import (
     MANIFEST_FOLDER,
@@ -33,6 +32,7 @@ from storage.generation_manifest import (
 )
 from storage.object_places import open_objects
 from storage.object_store import ObjectStore
+from storage.shard_database import reading_shard
 
 __all__ = ["CopyReport", "Stage", "copy_generation", "documents_of", "restore_catalog", "verify_generation"]
 
@@ -167,17 +167,6 @@ def documents_of(cluster: Cluster, shard: ShardEntry) -> list[tuple[str, int]]:
     Raises:
         CorruptError: Its database is missing or damaged.
     """
-    database = next((file for file in shard.files if file.path == DATABASE_NAME), None)
-    if database is None:
-        raise CorruptError(
-            f"shard {shard.name} of {cluster.store.place} has no {DATABASE_NAME}; take another generation"
-        )
-    with tempfile.TemporaryDirectory(prefix="kbengine-shard-") as folder:
-        cluster.store.fetch(database, Path(folder) / DATABASE_NAME)
-        engine = reader_engine(Path(folder))
-        try:
-            with translated(Path(folder)), engine.connect() as connection:
-                statement = "SELECT doc_id, document_id - 1 FROM documents ORDER BY document_id"
-                return [(doc_id, ordinal) for doc_id, ordinal in connection.exec_driver_sql(statement)]
-        finally:
-            engine.dispose()
+    with reading_shard(cluster.store, shard) as connection:
+        statement = "SELECT doc_id, document_id - 1 FROM documents ORDER BY document_id"
+        return [(doc_id, ordinal) for doc_id, ordinal in connection.exec_driver_sql(statement)]

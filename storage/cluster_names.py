@@ -10,10 +10,12 @@ from sqlalchemy import Connection, delete, insert, select
 
 from storage import cluster_schema as schema
 from storage.alias_records import OWN_SOURCES, AliasSource
-from storage.cluster import AliasOverlay
+from storage.alias_rows import rows_of_documents
+from storage.cluster import AliasOverlay, Cluster
 from storage.cluster_catalog import Placed
+from storage.shard_database import reading_shard
 
-__all__ = ["RemovedAlias", "enter_aliases", "inherit_names", "overlay_of"]
+__all__ = ["RemovedAlias", "enter_aliases", "inherit_names", "names_of", "overlay_of"]
 
 
 @dataclass(frozen=True)
@@ -59,3 +61,29 @@ def overlay_of(connection: Connection) -> list[AliasOverlay]:
         AliasOverlay(row["ordinal"], row["alias"], row["source"], row["uses"], row["prior"], bool(row["is_removed"]))
         for row in rows
     ]
+
+
+def names_of(cluster: Cluster, doc_ids: Sequence[str]) -> dict[str, set[tuple[str, str]]]:
+    """Return the names of live documents, each with its source, by id; the databases of their shards are read.
+
+    Raises:
+        CorruptError: A shard is missing or damaged.
+    """
+    manifest = cluster.manifest()
+    entries = {entry.name: entry for entry in manifest.shards}
+    by_shard: dict[str, dict[int, str]] = {}
+    for each in cluster.catalog.placed(doc_ids):
+        by_shard.setdefault(each.shard, {})[each.ordinal] = each.doc_id
+    found: dict[str, set[tuple[str, str]]] = {}
+    for shard, documents in by_shard.items():
+        found.update((doc_id, set()) for doc_id in documents.values())
+        with reading_shard(cluster.store, entries[shard]) as connection:
+            # A document's id is its ordinal and one.
+            for row in rows_of_documents(connection, [ordinal + 1 for ordinal in documents]):
+                found[documents[row["document_id"] - 1]].add((row["alias"], row["source"]))
+    ordinals = {ordinal: doc_id for documents in by_shard.values() for ordinal, doc_id in documents.items()}
+    for change in cluster.aliases(manifest):
+        if change.ordinal in ordinals:
+            names = found[ordinals[change.ordinal]]
+            (names.discard if change.is_removed else names.add)((change.alias, change.source))
+    return found

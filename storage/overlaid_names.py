@@ -53,6 +53,11 @@ class OverlaidNames:
         return document_id in self._documents
 
     @property
+    def documents(self) -> frozenset[int]:
+        """The documents that were given or lost a name."""
+        return frozenset(self._documents)
+
+    @property
     def given(self) -> list[NameChange]:
         """What was given."""
         return [each for each in self._last.values() if not each.is_removed]

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, func, select, text
 
 from storage import schema
 from storage.alias_records import AliasUse, DocumentNames
-from storage.alias_rows import alias_table_exists
+from storage.alias_rows import alias_table_exists, name_counts, name_counts_of
 from storage.catalog import document_record, live_document_rows, live_ids_of, op_ids_beginning, passage_record
 from storage.database import translated
 from storage.document_listing import DocumentPage, FieldChoice, field_choices, page_of_documents
@@ -157,6 +157,13 @@ class RecordReader:
         """Return the aliases that a document was given, and its links, as they can be given again."""
         with translated(self.path), self._engine.connect() as connection:
             return names_of_documents(connection, [document_id]).get(document_id, DocumentNames())
+
+    def name_counts(self, without: Collection[int] = ()) -> tuple[int, int]:
+        """Return how many aliases and links there are, those of some documents left out."""
+        with translated(self.path), self._engine.connect() as connection:
+            aliases, links = name_counts(connection)
+            left_out = name_counts_of(connection, list(without))
+            return aliases - left_out[0], links - left_out[1]
 
     def linking_documents(self, doc_id: str, title: str, *, limit: int) -> list[tuple[DocumentRecord, int]]:
         """Return the documents that link to a document, and how often each does; those that do most first.

@@ -21,9 +21,11 @@ from kbengine.reading.location import has_reader
 from kbengine.search.query import Query, SearchOptions
 from kbengine.search.results import SearchResult, ShardCount
 from kbengine.search.searcher import Searcher
+from kbengine.version import __version__
 from storage.alias_changes import AliasChange
 from storage.alias_records import NewAlias
 from storage.cluster import Cluster
+from storage.cluster_changes import change_aliases
 from storage.cluster_names import RemovedAlias
 from storage.folding import spelling
 from storage.information import HistoryEntry, KBInfo
@@ -154,6 +156,7 @@ class ClusterKnowledgeBase(KnowledgeBase):
         rows = sum(shard.rows for shard in manifest.shards)
         n_bytes = sum(shard.n_bytes for shard in manifest.shards)
         commits = self._cluster.catalog.generations(limit=_LAST_COMMITS)
+        aliases, links = self._records.name_counts()
         return KBInfo(
             path=self.path,
             settings=settings,
@@ -166,8 +169,8 @@ class ClusterKnowledgeBase(KnowledgeBase):
             segments=len(manifest.shards),
             segment_rows=rows,
             indexed_rows=rows,
-            aliases=0,
-            links=0,
+            aliases=aliases,
+            links=links,
             fields=self._records.fields(),
             bytes_by_kind={"objects": n_bytes},
             bytes_by_use={"vectors": 0, "index": 0, "text": 0},
@@ -284,7 +287,7 @@ class ClusterKnowledgeBase(KnowledgeBase):
         if missing and not is_done:
             raise UnknownAliasError(f"document {doc_id!r} has no name {missing[0]!r}; its listing has them")
         removed = [(doc_id, RemovedAlias(each, source)) for each in wanted]
-        row = self._writer_of().delete_aliases(removed, op_id=op_id)
+        row = change_aliases(self._cluster, remove=removed, op_id=op_id, kbengine_version=__version__)
         return AliasChange(row.generation, row.op_id, row.aliases_changed)
 
     def _writer_of(self) -> ClusterWriter:

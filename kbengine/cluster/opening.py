@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ def cluster_folder(options: ClusterOptions) -> Path:
     cluster = Cluster.open(options.root, options.catalog)
     try:
         cluster.catalog.newest()
-        folder = options.folder / cluster.name
+        folder = _state_folder(options, cluster)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
     finally:
@@ -96,7 +97,7 @@ def open_cluster(options: ClusterOptions, how: KnowledgeBaseOptions | None = Non
         cluster.close()
         raise
     try:
-        path = options.folder / cluster.name
+        path = _state_folder(options, cluster)
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         knowledge_base = ClusterKnowledgeBase(cluster, router, encoder, path, how)
         knowledge_base.warm_up()
@@ -107,6 +108,12 @@ def open_cluster(options: ClusterOptions, how: KnowledgeBaseOptions | None = Non
     if options.replicas:
         knowledge_base.before_close(Tending(lambda: list(router.tend())).close)
     return knowledge_base
+
+
+def _state_folder(options: ClusterOptions, cluster: Cluster) -> Path:
+    """Return the folder for what belongs to the service, called as the cluster's address ends: so pages call it too."""
+    readable = re.sub(r"[^\w.-]+", "-", options.root.rstrip("/").rpartition("/")[2]).strip(".-")
+    return options.folder / cluster.name / (readable or "cluster")
 
 
 def _router(cluster: Cluster, options: ClusterOptions) -> Router:

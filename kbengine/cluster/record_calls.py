@@ -160,5 +160,6 @@ RECORDS: Mapping[str, Method] = {
     "list_aliases": Method(AliasListing, list[AliasRecord]),
     "fields": Method(Nothing, dict[str, list[FieldType]]),
     "field_texts": Method(OneField, list[tuple[str, int]]),
+    "name_counts": Method(Nothing, tuple[int, int]),
 }
 """What is looked up, each the name of a method of `kbengine.search.live_records.LiveRecords`."""

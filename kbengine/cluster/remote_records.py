@@ -167,6 +167,11 @@ class RemoteRecords:
         found: list[tuple[str, int]] = self._ask("field_texts", calls.OneField(name))
         return found
 
+    def name_counts(self) -> tuple[int, int]:
+        """Return how many aliases live documents have, a name of a document counted once, and how many links."""
+        found: tuple[int, int] = self._ask("name_counts", calls.Nothing())
+        return found
+
     def _ask(self, name: str, request: object) -> Any:
         return self._shard.ask(name, calls.RECORDS[name], request)
 

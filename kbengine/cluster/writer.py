@@ -15,15 +15,16 @@ from kbengine.cluster.build_chunk import encode_documents, ordinals_for, write_p
 from kbengine.cluster.plan import CREATED_AT
 from kbengine.corpus.document import CorpusDocument
 from kbengine.encoders.agreement import agreeing_encoder
-from kbengine.errors import DuplicateDocumentError, EncoderMismatchError
+from kbengine.errors import DuplicateDocumentError, EncoderMismatchError, UnknownAliasError
 from kbengine.version import __version__
 from storage.alias_records import NewAlias
 from storage.cluster import Cluster
 from storage.cluster_catalog import GenerationRow
 from storage.cluster_changes import change_aliases, change_documents
-from storage.cluster_names import RemovedAlias
+from storage.cluster_names import RemovedAlias, names_of
 from storage.cluster_shards import NewShard
 from storage.common_settings import CommonSettings
+from storage.folding import spelling
 from storage.generation_draft import made_before
 from storage.records import NewDocument
 from storage.shard_files import put_shard, read_common
@@ -130,12 +131,22 @@ class ClusterWriter:
         return change_aliases(self.cluster, add=list(aliases), op_id=op_id, kbengine_version=__version__)
 
     def delete_aliases(self, aliases: Iterable[tuple[str, RemovedAlias]], *, op_id: str | None = None) -> GenerationRow:
-        """Take other names from documents in one generation; one that a document has not is passed over.
+        """Take other names from documents in one generation.
 
         Raises:
             UnknownDocumentError: an id is not there; then nothing was changed.
+            UnknownAliasError: a document has not such a name; then nothing was changed.
         """
-        return change_aliases(self.cluster, remove=list(aliases), op_id=op_id, kbengine_version=__version__)
+        wanted = list(aliases)
+        done = None if op_id is None else self.cluster.catalog.made_by(op_id)
+        if done is not None:
+            return done
+        there = names_of(self.cluster, list(dict.fromkeys(doc_id for doc_id, _ in wanted)))
+        for doc_id, each in wanted:
+            sources = {source for name, source in there.get(doc_id, ()) if name == spelling(each.alias)} - {"title"}
+            if doc_id in there and not (sources if each.source is None else each.source in sources):
+                raise UnknownAliasError(_no_such_name(doc_id, each, sources))
+        return change_aliases(self.cluster, remove=wanted, op_id=op_id, kbengine_version=__version__)
 
     def _fitting_encoder(self) -> Encoder:
         encoder, wanted = self._encoder, self.arithmetic
@@ -165,6 +176,13 @@ class ClusterWriter:
             merged = merge_shards(made, [ShardPart(part)], self.common, name=name, created_at=CREATED_AT)
             entry = put_shard(self.cluster.store, made, name, merged)
         return NewShard(entry, tuple((each.doc_id, first + place) for place, each in enumerate(documents)))
+
+
+def _no_such_name(doc_id: str, wanted: RemovedAlias, sources: set[str]) -> str:
+    said = f"document {doc_id!r} has no name {wanted.alias!r}"
+    if sources:
+        said += f" of the source {wanted.source!r}, but of {', '.join(map(repr, sorted(sources)))}; name that source"
+    return f"{said}; nothing was changed"
 
 
 def _check_distinct(documents: Sequence[CorpusDocument]) -> None:

@@ -195,6 +195,11 @@ class JoinedRecords:
                 found[text] = found.get(text, 0) + n
         return sorted(found.items())
 
+    def name_counts(self) -> tuple[int, int]:
+        """Return how many aliases live documents have, a name of a document counted once, and how many links."""
+        counts = [part.name_counts() for part in self.parts]
+        return sum(aliases for aliases, _ in counts), sum(links for _, links in counts)
+
     def _joined(self, ids: Collection[int], ask: Callable[[Records, Collection[int]], Mapping[int, V]]) -> dict[int, V]:
         """Return what all shards together know of some ids."""
         found: dict[int, V] = {}

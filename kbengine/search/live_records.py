@@ -212,6 +212,14 @@ class LiveRecords:
         """Return the texts of a field, with the number of documents that have each; tombstones are counted."""
         return self.reader.field_texts(name)
 
+    def name_counts(self) -> tuple[int, int]:
+        """Return how many aliases live documents have, a name of a document counted once, and how many links."""
+        aliases, links = self.reader.name_counts(self.tombstones)
+        for document_id in self.names.documents - self.tombstones:
+            stored = self.reader.aliases_of(document_id, limit=_NO_LIMIT)
+            aliases += len(self.aliases_of(document_id, limit=_NO_LIMIT)) - len(stored)
+        return aliases, links
+
     def _live(self, document_ids: Collection[int]) -> list[int]:
         return [int(each) for each in document_ids if int(each) not in self.tombstones]
 

@@ -127,3 +127,7 @@ class Records(Protocol):
     def field_texts(self, name: str) -> list[tuple[str, int]]:
         """Return the texts of a field, with the number of documents that have each."""
         ...
+
+    def name_counts(self) -> tuple[int, int]:
+        """Return how many aliases live documents have, a name of a document counted once, and how many links."""
+        ...

@@ -185,6 +185,8 @@ def test_records_are_those_of_one_knowledge_base(one, cluster):
         )
         assert records.titles_of(["frida-kahlo"]) == {"frida-kahlo": "Frida Kahlo"}
     assert cluster.alias_matches("Java") == one.alias_matches("Java")
+    counts = [(each.info().aliases, each.info().links) for each in (one, cluster)]
+    assert counts[0] == counts[1] and counts[0][0] > 0
     with pytest.raises(UnknownDocumentError, match="nobody"):
         cluster.reader.document("nobody")
 
@@ -202,17 +204,20 @@ def test_changes_are_in_the_next_answer(cluster):
     assert (texts, found.generation) == (["The river Ombla crosses the town of Zworykin."], 3)
     assert cluster.add_aliases("z", ["Zworo"]).generation == 4
     assert [record.doc_id for record, _ in cluster.alias_matches("zworo")] == ["z"]
+    n_names = cluster.info().aliases
     with pytest.raises(DuplicateAliasError, match="Zworo"):
         cluster.add_aliases("z", ["Zworo"])
     with pytest.raises(UnknownAliasError, match="Nothing"):
         cluster.delete_aliases("z", ["Nothing"])
     assert cluster.delete_aliases("z").aliases == 1
+    assert cluster.info().aliases == n_names - 1
     assert cluster.alias_matches("Zworo") == []
     assert cluster.delete(["z"]).documents_deleted == 1
     assert all(hit.document.doc_id != "z" for hit in cluster.search(asked, unit="document", k=20).hits)
     with pytest.raises(UnknownDocumentError):
         cluster.delete(["z"])
     assert cluster.generation == 6
+    assert cluster.path.name == "cluster"  # what pages and manifests call it: how the address ends
 
 
 def test_a_repeated_change_is_made_once(cluster):

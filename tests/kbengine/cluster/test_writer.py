@@ -250,6 +250,12 @@ def test_commands(encoder: Encoder, tmp_path: Path) -> None:
     assert run("add", str(more), "--to", root, *with_encoder)["replaced"] == 1
     assert run("alias", root, "doc 1", "number one", "--json")["generation"] == 3
     assert run("alias", root, "doc 1", "number one", "--remove", "--json")["aliases"] == 1
+    for name, said in (
+        ("number one", "has no name 'number one'; nothing"),
+        ("number 2", "of the source 'manual', but"),
+    ):
+        lost = CliRunner().invoke(cli, ["cluster", "alias", root, "doc 2", name, "--remove"])
+        assert (lost.exit_code, said in str(lost.exception)) == (1, True), lost.exception
     assert run("delete", root, "doc 2", "--op-id", "mine", "--json")["generation"] == 5
     assert run("delete", root, "doc 2", "--op-id", "mine", "--json")["generation"] == 5
     status = run("status", root, "--json")

@@ -1,0 +1,117 @@
+"""`kbengine serve --cluster` with objects in an object store and a catalog in PostgreSQL, as people start it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbengine.cluster.build import build_cluster
+from storage.cluster import Cluster
+from tests.integrations.cluster.services import Postgres
+from tests.kbengine.cluster.small_corpus import N, load_encoder, request_for, write_corpus
+
+ASKED = {"text": "Where is the number of part 3?", "k": 5, "unit": "document"}
+
+
+@contextlib.contextmanager
+def serving(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address of a service, which is asked to stop at the end and does."""
+    command = [sys.executable, "-m", "kbengine.cli", "serve", *arguments, "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield _address(process), process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=120)
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        event = json.loads(line) if line.startswith("{") else {}
+        if event.get("event") == "serving":
+            threading.Thread(target=process.stderr.read, daemon=True).start()  # so that it never waits for us
+            return str(event["url"])
+    raise AssertionError("".join(said[-20:]))
+
+
+def request(url: str, body: object = None, method: str | None = None) -> tuple[int, Any]:
+    """Return status and answer of a request."""
+    data = None if body is None else json.dumps(body).encode()
+    made = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(made, timeout=120) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+@pytest.fixture
+def arguments(bucket: Callable[[], str], catalog: str, tmp_path: Path) -> list[str]:
+    """What serves a cluster of three shards."""
+    root = bucket()
+    cluster = Cluster.create(root, catalog)
+    build_cluster(request_for(write_corpus(tmp_path / "corpus.jsonl")), cluster, encoder=load_encoder(tmp_path))
+    cluster.close()
+    return ["--cluster", root, "--catalog", catalog, "--state", str(tmp_path / "state")]
+
+
+def answers(url: str) -> list[tuple[str, float]]:
+    """Return documents and scores."""
+    status, found = request(f"{url}/v1/search", ASKED)
+    assert status == 200, found
+    return [(each["document"]["id"], each["score"]) for each in found["answers"]]
+
+
+def test_it_is_asked_changed_and_started_again(arguments: list[str], postgres: Postgres) -> None:
+    """Two services of one cluster see each other's changes; without the catalog both answer and refuse changes."""
+    with serving(*arguments) as (first, _), serving(*arguments) as (second, _):
+        before = answers(first)
+        assert before == answers(second) and len(before) == 5
+        page = {"id": "z", "title": "Zworykin", "text": "Where is the number of part 3? In Zworykin."}
+        status, made = request(f"{first}/v1/documents", page)
+        assert (status, made["generation"]) == (201, 2), made
+        changed = answers(second)
+        assert "z" in [document for document, _ in changed] and changed == answers(first)
+        assert request(f"{second}/v1/documents/doc%203", method="DELETE")[0] == 200
+        assert request(f"{first}/v1/documents/doc%203")[0] == 404
+        wanted = answers(second)
+
+        postgres.stop()
+        try:
+            assert answers(first) == wanted == answers(second)
+            status, refused = request(f"{second}/v1/documents", {**page, "id": "y"})
+            assert (status, refused["code"]) == (503, "catalog_unavailable"), refused
+        finally:
+            postgres.start()
+        assert request(f"{second}/v1/documents", {**page, "id": "y"})[0] == 201
+        last = answers(first)
+        assert last == answers(second)
+    with serving(*arguments) as (again, _):
+        assert answers(again) == last
+        status, told = request(f"{again}/v1/kb")
+        assert (status, told["documents"], told["generation"]) == (200, N + 1, 4)
+
+
+def test_a_service_that_is_killed_leaves_nothing_that_stops_the_next(arguments: list[str]) -> None:
+    """It holds nothing but what follows from the cluster."""
+    with serving(*arguments) as (first, process):
+        wanted = answers(first)
+        process.kill()
+    with serving(*arguments) as (again, _):
+        assert answers(again) == wanted
