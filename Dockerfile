@@ -35,7 +35,8 @@ COPY --from=build /opt/kbengine /opt/kbengine
 ENV PATH=/opt/kbengine/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    KBENGINE_KB=/kb
+    KBENGINE_KB=/kb \
+    NUMBA_CACHE_DIR=/tmp/kbengine
 USER 10001:10001
 VOLUME /kb
 WORKDIR /kb

@@ -49,7 +49,7 @@ def _made(function: Callable[P, R], options: dict[str, Any]) -> Callable[P, R]:
 
     try:
         dispatcher = njit(cache=True, **options)(function)
-    except RuntimeError as error:  # no folder can be written
+    except (RuntimeError, OSError) as error:  # no folder can be written
         _log.info("the machine code of %s is not kept: %s", function.__qualname__, error)
         uncached: Callable[P, R] = njit(**options)(function)
         return uncached

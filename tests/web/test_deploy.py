@@ -125,7 +125,11 @@ def test_settings_are_variables_that_serve_reads():
     """With values that it takes."""
     container = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"][0]
     given = [
-        dict(line.split("=", 1) for line in unit()["Service"]["Environment"].split("\n")),
+        {
+            name: value
+            for name, value in (line.split("=", 1) for line in unit()["Service"]["Environment"].split("\n"))
+            if name.startswith("KBENGINE_")
+        },
         compose()["environment"],
         {each["name"]: each["value"] for each in container["env"]},
     ]
@@ -141,6 +145,13 @@ def test_settings_are_variables_that_serve_reads():
         for name, value in settings.items():
             option = variables()[name]
             option.type.convert(value, option, None)
+
+
+def test_machine_code_is_kept_where_it_may_be_written_and_not_in_the_knowledge_base():
+    """The image's user has the knowledge base as its home, and the unit's has none."""
+    environment = dict(line.split("=", 1) for line in unit()["Service"]["Environment"].split("\n"))
+    assert environment["NUMBA_CACHE_DIR"] == f"/var/cache/{unit()['Service']['CacheDirectory']}"
+    assert "NUMBA_CACHE_DIR=/tmp/" in (DEPLOY.parent / "Dockerfile").read_text()
 
 
 def test_what_is_stopped_has_time_to_answer_what_it_accepted():
