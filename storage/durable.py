@@ -66,6 +66,19 @@ def fsync_directory(directory: Path) -> None:
         raise write_error(error, directory) from error
 
 
+def fsync_file(path: Path) -> None:
+    """Make the bytes of a file that was written by other means survive a power cut."""
+    calls = operating_system()
+    try:
+        descriptor = calls.open(path, os.O_RDONLY)
+        try:
+            calls.fsync(descriptor)
+        finally:
+            calls.close(descriptor)
+    except OSError as error:
+        raise write_error(error, path) from error
+
+
 def make_directories(directory: Path) -> None:
     """Make the directory and those above it that are missing; their names survive a power cut."""
     missing, above = [], directory

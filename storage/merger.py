@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 from collections.abc import Callable
@@ -75,7 +76,9 @@ class Merger:
             with self._session.reading() as connection:
                 due = plan_merge([segment_size(row) for row in live_segments(connection)])
             if due is not None:
-                self._thread = threading.Thread(target=self._merge_until_done, name="kbengine-merge")
+                self._thread = threading.Thread(
+                    target=contextvars.copy_context().run, args=(self._merge_until_done,), name="kbengine-merge"
+                )
                 self._thread.start()
 
     def wait(self) -> None:

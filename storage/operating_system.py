@@ -59,9 +59,9 @@ class OperatingSystem:
         """Remove the name of a file."""
         path.unlink()
 
-    def mkdir(self, path: Path) -> None:
+    def mkdir(self, path: Path, mode: int = 0o777) -> None:
         """Make the directory."""
-        path.mkdir()
+        path.mkdir(mode)
 
     def rmdir(self, path: Path) -> None:
         """Remove the empty directory."""

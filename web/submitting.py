@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flask import Response, request
 
-from storage.durable import fsync_directory, write_durably
+from storage.durable import write_durably
+from storage.operating_system import operating_system, remove_tree
 from web import limits
 from web.errors import BadRequestError, UnknownJobError
 from web.guards import too_large
@@ -36,10 +36,10 @@ def new_job_folder(service: Service) -> Iterator[Path]:
     """
     folder = service.jobs.store.new_folder()
     try:
-        (folder / INPUT_NAME).mkdir()
+        operating_system().mkdir(folder / INPUT_NAME)
         yield folder
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         raise
 
 
@@ -88,8 +88,6 @@ def submit(folder: Path, kind: Kind, title: str, arguments: Mapping[str, Any]) -
         QueueFullError: too many jobs are waiting.
         IdempotencyConflictError: the request's Idempotency-Key was used for something else before.
     """
-    for path in (folder / INPUT_NAME, folder, folder.parent):
-        fsync_directory(path)
     key = current_request().key
     job = current_service().jobs.submit(
         folder, kind, title, arguments, owner=None if key is None else key.id, operation=operation_of_request()

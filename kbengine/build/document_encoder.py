@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -153,7 +155,9 @@ class Background:
             Exception: whatever the task before raised.
         """
         self.wait()
-        self._pending = self._executor.submit(task, *arguments, **options)
+        # In the caller's context, so that what the caller watches or changes reaches the task.
+        run = contextvars.copy_context().run
+        self._pending = self._executor.submit(run, functools.partial(task, *arguments, **options))
 
     def wait(self) -> None:
         """Wait until no task is running.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import socket
 import sys
 import threading
@@ -24,7 +23,7 @@ from kbengine.errors import KBError
 from storage.reader import KBReader
 from storage.verify import verify
 from storage.writer import KBWriter
-from tests.endurance.flatness import check_flat
+from tests.endurance.flatness import check_flat, own_memory_kb
 from tests.tiny_encoder import SENTENCES, write_tiny_encoder
 from tests.web.running_server import Server, worker_of
 
@@ -32,6 +31,7 @@ CLIENTS, KEPT = 3, 30
 PAUSE_S = 0.1
 COMPACTED_EVERY_S = 45.0
 STALLED = 6
+STARTS_S = 900.0
 BUSY = (429, 503, 504)
 """What a service says that has too much to do, or took too long."""
 _JSON = {"Content-Type": "application/json"}
@@ -56,12 +56,14 @@ class ServiceLoad:
     """The service, its clients, and what is known of its documents; a context that starts and stops it.
 
     Attributes:
+        end: When clients stop, by `time.monotonic`; known once the service answers.
         wrong: What was wrong, in words.
         counts: Requests by kind, commits and failing calls.
     """
 
-    def __init__(self, kb: Path, seed: int, end: float) -> None:
-        self.kb, self.seed, self.end = kb, seed, end
+    def __init__(self, kb: Path, seed: int, seconds: float) -> None:
+        self.kb, self.seed, self._seconds = kb, seed, seconds
+        self.end = 0.0
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
         self._live: dict[str, str] = {f"first {n}": "" for n in range(len(SENTENCES))}
@@ -77,8 +79,10 @@ class ServiceLoad:
         before = (sys.executable, "-m", "tests.endurance.failing_service", str(self.seed))
         server = Server(self.kb, "--threads", "16", before=before)
         try:
+            server.ready.wait(STARTS_S)  # it may be one of many on this machine
             self._port = server.started().port
             self._worker = worker_of(server)
+            self.end = time.monotonic() + self._seconds
             works = [self._write, self._look, self._stall, *(lambda n=n: self._ask(n) for n in range(CLIENTS))]
             threads = [threading.Thread(target=self._until_the_end, args=(work,)) for work in works]
             for thread in threads:
@@ -218,8 +222,7 @@ class ServiceLoad:
                 self.wrong.append("/livez is not answered")
             self._request("GET", "/readyz")
             folder = Path(f"/proc/{self._worker}")
-            pages = int((folder / "statm").read_text().split()[1])
-            self._memory.append(pages * os.sysconf("SC_PAGE_SIZE") // 1024)
+            self._memory.append(own_memory_kb(self._worker))
             self._descriptors.append(len(list((folder / "fd").iterdir())))
             time.sleep(1)
 

@@ -20,7 +20,7 @@ from storage.operating_system import using
 from storage.reader import KBReader
 from storage.verify import verify
 from storage.writer import KBWriter
-from tests.endurance.flatness import check_flat
+from tests.endurance.flatness import check_flat, own_memory_kb
 from tests.endurance.service_load import ServiceLoad, build_served
 from tests.storage.failing_calls import FailingCalls
 from tests.storage.power.state import state_of
@@ -36,10 +36,9 @@ def run(seed: int, scratch: Path) -> dict[str, int]:
     """One slice; seconds are added up over slices."""
     served = build_served(scratch / "served")
     before = n_descriptors()
-    end = time.monotonic() + SLICE_S
-    load = ServiceLoad(served, seed, end)
+    load = ServiceLoad(served, seed, SLICE_S)
     with load.running():
-        world = _beside(scratch / "kb", seed, end)
+        world = _beside(scratch / "kb", seed, load.end)
     if load.wrong:
         raise AssertionError(f"service: {load.wrong[0]}")
     gc.collect()
@@ -148,8 +147,7 @@ class _World:
 
     def _measure(self) -> None:
         gc.collect()
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        self.memory.append(pages * os.sysconf("SC_PAGE_SIZE") // 1024)
+        self.memory.append(own_memory_kb())
         self.descriptors.append(n_descriptors())
 
 

@@ -53,9 +53,9 @@ class FailingCalls(OperatingSystem):
         self._check("unlink", path)
         super().unlink(path)
 
-    def mkdir(self, path: Path) -> None:
+    def mkdir(self, path: Path, mode: int = 0o777) -> None:
         self._check("mkdir", path)
-        super().mkdir(path)
+        super().mkdir(path, mode)
 
 
 class ReadOnlyMount(OperatingSystem):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +19,6 @@ from storage.cluster_copies import copy_generation, restore_catalog
 from storage.cluster_pruning import prune_cluster
 from storage.errors import CorruptError, StateError
 from storage.generation_draft import made_before
-from storage.generation_manifest import GenerationManifest, manifest_name
-from storage.object_store import sha256_of
 from storage.operating_system import using
 from tests.storage.cluster_world import make_cluster
 from tests.storage.failing_calls import FailingCalls
@@ -60,14 +60,16 @@ def test_a_catalog_of_an_earlier_time_is_refused(cluster: Cluster, tmp_path: Pat
 
 def test_of_two_manifests_of_a_number_the_acknowledged_one_is_restored(cluster: Cluster, tmp_path: Path) -> None:
     """The other is of a change that was killed before its transaction."""
-    record = cluster.manifest().to_bytes().replace(b'"generation": 1', b'"generation": 2')
+    first = cluster.manifest()
     delete(cluster, "doc 1")
-    orphans = 0
-    for number in range(8):  # names are checksums: some come before the acknowledged one, some after
-        data = record.replace(b'"operation": "build"', b'"operation": "killed %d"' % number)
-        wrong = GenerationManifest.from_bytes(data, name="x", sha256=sha256_of(data))
-        orphans += cluster.store.write_record(manifest_name(wrong.ref()), data)
-    assert orphans == 8
+    (acknowledged,) = (row.manifest for row in cluster.catalog.generations(limit=1))
+    orphans = {acknowledged}
+    for number in itertools.count():
+        if min(orphans) < acknowledged < max(orphans):
+            break
+        killed = dataclasses.replace(first, generation=2, operation=f"killed {number}")
+        orphans.add(cluster.put_manifest(killed).sha256)
+    assert len(cluster.store.record_names("generations")) == 1 + len(orphans)
     cluster.close()
     for path in (tmp_path / "cluster").glob("catalog.sqlite*"):
         path.unlink()

@@ -13,8 +13,8 @@ from web import limits
 from web.endings import CHANGES, READS, may_end_in
 from web.errors import NoJobResultError
 from web.guards import LINES_TYPES, access, body
-from web.jobs.context import RESULT_NAME
 from web.jobs.job import Job
+from web.jobs.store import RESULT_NAME
 from web.models.annotate import AnnotateManyQuery
 from web.models.documents import UploadQuery
 from web.models.jobs import JobBody, JobList, JobsQuery

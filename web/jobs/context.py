@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 from kbengine.errors import LockedError
 from web.errors import QueueFullError
 from web.jobs.job import Job, Progress
-from web.jobs.store import JobStore
+from web.jobs.store import RESULT_NAME, JobStore
 
 T = TypeVar("T")
 
 INPUT_NAME = "input"
-RESULT_NAME = "result"
 REPORT_EVERY_S = 0.5
 """How often progress is written to disk, and the order to stop looked for."""
 RETRY_S = 1.0

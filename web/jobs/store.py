@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,8 @@ from typing import Any
 
 from kbengine.errors import StateError
 from storage.database import raw_connection, translated
+from storage.durable import fsync_directory, fsync_file
+from storage.operating_system import operating_system, remove_tree
 from web.errors import IdempotencyConflictError, QueueFullError, UnknownJobError
 from web.jobs.job import UNFINISHED, Job, Outcome, Progress, ResultFile, State
 
@@ -33,6 +34,8 @@ MAX_FINISHED = 1000
 """Finished jobs that are kept; the oldest are forgotten first."""
 ABANDONED_S = 86_400.0
 """After how long a folder that no job has is removed: one whose input is still being received is younger."""
+RESULT_NAME = "result"
+"""A file that a finished job gives, in its folder."""
 _VERSION = 1
 _ID_BYTES = 8
 _SCHEMA = """
@@ -91,9 +94,11 @@ class JobStore:
             StateError: the knowledge base's directory cannot be written.
         """
         path = self.folder / secrets.token_hex(_ID_BYTES)
+        calls = operating_system()
         try:
-            self.folder.mkdir(mode=0o700, exist_ok=True)
-            path.mkdir(mode=0o700)
+            with contextlib.suppress(FileExistsError):
+                calls.mkdir(self.folder, 0o700)
+            calls.mkdir(path, 0o700)
         except OSError as error:
             raise StateError(
                 f"jobs cannot be kept in {self.folder}: {error.strerror}; let the service write there"
@@ -110,7 +115,7 @@ class JobStore:
         owner: str | None = None,
         operation: str | None = None,
     ) -> Job:
-        """Store the job of a folder, to be done when its turn comes; durable when this returns.
+        """Store the job of a folder, to be done when its turn comes; durable with its input when this returns.
 
         Args:
             folder: From `new_folder`, with the job's input in it.
@@ -125,6 +130,8 @@ class JobStore:
             IdempotencyConflictError: the name was used for something else before.
         """
         digest = _digest(kind, arguments, folder)
+        for path in (*(path for path in folder.rglob("*") if path.is_dir()), folder, self.folder, self.folder.parent):
+            fsync_directory(path)
         with self._transaction(create=True) as connection:
             if operation is not None:
                 row = connection.execute("SELECT id, digest FROM job WHERE operation = ?", (operation,)).fetchone()
@@ -133,7 +140,7 @@ class JobStore:
                         raise IdempotencyConflictError(
                             "this idempotency key was used for another job before; use a new key for each job"
                         )
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove_tree(folder)
                     return self._get(connection, row[0])
             (n,) = connection.execute(f"SELECT count(*) FROM job WHERE {_IS_UNFINISHED}").fetchone()
             if n >= MAX_UNFINISHED:
@@ -252,8 +259,12 @@ class JobStore:
         outcome: Outcome | None = None,
         problem: Mapping[str, Any] | None = None,
     ) -> None:
-        """Store what came of a job."""
+        """Store what came of a job; its file is on disk before."""
         told = None
+        result = self.folder / job_id / RESULT_NAME
+        if result.exists():
+            fsync_file(result)
+            fsync_directory(result.parent)
         if outcome is not None:
             file = outcome.file
             told = json.dumps(
@@ -292,7 +303,7 @@ class JobStore:
                 if connection.execute(f"DELETE FROM job WHERE id = ? AND NOT {_IS_UNFINISHED}", (job_id,)).rowcount
             ]
         for job_id in gone:
-            shutil.rmtree(self.folder / job_id, ignore_errors=True)
+            remove_tree(self.folder / job_id)
 
     def expire(self, keep_s: float) -> list[str]:
         """Forget what finished so long ago, and folders that no job has; return the ids of the jobs."""
@@ -310,7 +321,7 @@ class JobStore:
         for path in self.folder.iterdir():
             with contextlib.suppress(OSError):
                 if path.is_dir() and path.name not in known and now - path.stat().st_mtime > ABANDONED_S:
-                    shutil.rmtree(path, ignore_errors=True)
+                    remove_tree(path)
         return gone
 
     def close(self) -> None:

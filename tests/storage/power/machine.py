@@ -141,12 +141,12 @@ class Machine(OperatingSystem):
                 self.note("unlink", directory, name)
         super().unlink(path)
 
-    def mkdir(self, path: Path) -> None:
+    def mkdir(self, path: Path, mode: int = 0o777) -> None:
         if self.is_watched(path):
             directory, name, number = self.place(path)
             if number is None:
                 self.note("mkdir", directory, name, self.new_number())
-        super().mkdir(path)
+        super().mkdir(path, mode)
 
     def rmdir(self, path: Path) -> None:
         if self.is_watched(path):

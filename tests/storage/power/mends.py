@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from tests.storage.power.mutations import Mutation
+from tests.storage.power.mutation import Mutation
 
 
 def _widths(scratch: Path) -> None:
@@ -88,6 +88,37 @@ def _half_written_notes(scratch: Path) -> None:
     tests.test_a_note_that_is_written_in_parts_is_whole(tests.make(scratch / "kb"))
 
 
+def _changed_keys(scratch: Path) -> None:
+    from tests.web import test_keys as tests
+    from web.keys import KeyFile
+
+    tests.test_a_changed_bit_of_the_file_changes_no_key_unseen(KeyFile(scratch / "api-keys.json"))
+
+
+def _jobs(scratch: Path) -> None:
+    from tests.web import test_power_cut as tests
+
+    tests.test_a_power_cut_loses_no_job(scratch)
+
+
+def _given_up_writers(scratch: Path) -> None:
+    from kbengine.knowledge_base import KnowledgeBase
+    from storage.errors import StateError
+    from storage.operating_system import using
+    from tests.endurance.service_load import build_served
+    from tests.storage.failing_calls import failing
+
+    with KnowledgeBase.open(build_served(scratch / "served")) as knowledge_base:
+        document = {"id": "zebra", "title": "Zebra", "text": "A zebra has stripes."}
+        try:
+            with using(failing(errno.EIO, "fsync")):
+                knowledge_base.add([document])
+        except StateError:
+            knowledge_base.add([document])
+        else:
+            raise ValueError("no sync failed")
+
+
 _UNLINKED = """            calls = __import__("storage.operating_system", fromlist=["_"]).operating_system()
             error = calls.unlink(path) if path.exists() else None
 """
@@ -163,6 +194,17 @@ MENDS = (
         ],
     ),
     Mutation(
+        "keys have no checksum (reliability 9)",
+        _changed_keys,
+        [
+            (
+                "web.keys",
+                '            if stored["version"] > 1 and stored["checksum"] !=',
+                "            if 0 > 1 and stored !=",
+            )
+        ],
+    ),
+    Mutation(
         "copied encoders are not synced (reliability 11)",
         _synced_copies,
         [
@@ -192,5 +234,20 @@ MENDS = (
         "a note is written once (found by short writes)",
         _half_written_notes,
         [("acknowledged", "            while written < len(line):\n", "            if True:\n")],
+    ),
+    Mutation(
+        "the name of the folder of jobs is not synced (found by power cuts)",
+        _jobs,
+        [("web.jobs.store", "folder, self.folder, self.folder.parent):\n", "folder, self.folder):\n")],
+    ),
+    Mutation(
+        "what a job made is not synced (found by power cuts)",
+        _jobs,
+        [("web.jobs.store", "            fsync_file(result)\n", "")],
+    ),
+    Mutation(
+        "a writer whose disk failed once is kept (found by the soak)",
+        _given_up_writers,
+        [("kbengine.knowledge_base", "if self._writer is not None and not self._writer.is_usable:", "if False:")],
     ),
 )

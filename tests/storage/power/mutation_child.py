@@ -18,7 +18,9 @@ from types import ModuleType
 
 import tests.storage.power.scenarios  # noqa: F401  # with all that storage imports, once for all children
 from storage.newest_schema import newest_schema
+from tests.storage.power.cluster_mutations import CLUSTER_CHECKS, CLUSTER_MUTATIONS
 from tests.storage.power.mends import MENDS
+from tests.storage.power.mutation import module_of
 from tests.storage.power.mutations import CHECKS, MUTATIONS
 
 Edits = Sequence[tuple[str, str, str]]
@@ -33,7 +35,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
             raise OSError("no byte code is kept of changed files")
         text = data.decode()
         for name, old, new in self.edits:
-            if Path(path).stem == name:
+            if module_of(name) == self.name:
                 if text.count(old) != 1:
                     sys.stdout.write(json.dumps(["stale", f"{name}.py has {text.count(old)} times {old!r}"]) + "\n")
                     sys.stdout.flush()
@@ -43,11 +45,11 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the changed modules of storage."""
+    """Finds the changed modules."""
 
     def __init__(self, edits: Edits) -> None:
         self._edits = edits
-        self._names = {f"storage.{name}" for name, _, _ in edits}
+        self._names = {module_of(name) for name, _, _ in edits}
 
     def find_spec(self, name: str, path: object, target: ModuleType | None = None) -> object:
         if name not in self._names:
@@ -60,10 +62,14 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def work(order: dict[str, str]) -> None:
     """Do the check and tell what came of it."""
-    mutation = next((each for each in (*MUTATIONS, *MENDS) if each.name == order["mutation"]), None)
-    check = mutation.check if mutation else next(each for each in CHECKS if each.__name__ == order["check"])
+    mutation = next((each for each in (*MUTATIONS, *CLUSTER_MUTATIONS, *MENDS) if each.name == order["mutation"]), None)
+    check = (
+        mutation.check
+        if mutation
+        else next(each for each in (*CHECKS, *CLUSTER_CHECKS) if each.__name__ == order["check"])
+    )
     if mutation:
-        for name in [name for name in sys.modules if name.split(".")[0] in ("storage", "tests")]:
+        for name in [name for name in sys.modules if name.split(".")[0] in ("storage", "kbengine", "web", "tests")]:
             del sys.modules[name]  # to be imported with the change
         sys.dont_write_bytecode = True
         sys.meta_path.insert(0, _Finder(mutation.edits))

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True)
-class Mutation:
-    """Texts of storage's files that are replaced, each there exactly once, and the check that has to fail then."""
-
-    name: str
-    check: Callable[[Path], object]
-    edits: Sequence[tuple[str, str, str]]
+from tests.storage.power.mutation import Mutation
 
 
 def new_files_are_synced(scratch: Path) -> None:

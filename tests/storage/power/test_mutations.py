@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.power.cluster_mutations import CLUSTER_CHECKS, CLUSTER_MUTATIONS
 from tests.storage.power.mends import MENDS
-from tests.storage.power.mutations import CHECKS, MUTATIONS, Mutation
+from tests.storage.power.mutation import Mutation, module_of
+from tests.storage.power.mutations import CHECKS, MUTATIONS
 
 ROOT = Path(__file__).parents[3]
 Ask = Callable[..., tuple[str, str]]
@@ -42,13 +44,13 @@ def ask() -> Iterator[Ask]:
     child.communicate()
 
 
-@pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
+@pytest.mark.parametrize("name", [check.__name__ for check in (*CHECKS, *CLUSTER_CHECKS)])
 def test_the_code_as_it_is_passes(ask: Ask, tmp_path: Path, name: str) -> None:
     """Nothing is lost, wrong or left over."""
     assert ask(tmp_path, check=name) == ("passed", "")
 
 
-@pytest.mark.parametrize("name", [mutation.name for mutation in MUTATIONS])
+@pytest.mark.parametrize("name", [mutation.name for mutation in (*MUTATIONS, *CLUSTER_MUTATIONS)])
 def test_the_mutation_is_noticed(ask: Ask, tmp_path: Path, name: str) -> None:
     """By the check that is there for it; a mutation whose place in the code is gone says so."""
     kind, what = ask(tmp_path, mutation=name)
@@ -67,4 +69,5 @@ def test_a_mend_that_is_taken_out_is_missed(ask: Ask, tmp_path: Path, name: str)
 def test_what_would_be_taken_out_is_there(mend: Mutation) -> None:
     """Each text once, so that nobody moves a mend away from its test."""
     for module, old, _ in mend.edits:
-        assert (ROOT / "storage" / f"{module}.py").read_text("utf-8").count(old) == 1, (module, old)
+        path = ROOT / f"{module_of(module).replace('.', '/')}.py"
+        assert path.read_text("utf-8").count(old) == 1, (module, old)
