@@ -20,12 +20,13 @@ def plot(figures: Mapping[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(1, 4, figsize=(17, 4))
-    served = figures["held_out"]["served"]
-    clients = [each["clients"] for each in served]
-    panels[0].plot(clients, [each["p50_ms"] for each in served], "o-", label="measured")
-    panels[0].plot(clients, [each["predicted_p50_ms"] for each in served], "x--", label="predicted")
-    panels[0].set(title="A cluster that was not fitted", xlabel="clients", ylabel="p50, ms", xscale="log", yscale="log")
-    panels[0].set_xticks(clients, [str(each) for each in clients])
+    stages = figures["held_out"]["compared"]
+    names = sorted(stages, key=lambda name: stages[name]["measured_ms"])
+    places = range(len(names))
+    panels[0].barh([each + 0.2 for each in places], [stages[n]["measured_ms"] for n in names], 0.4, label="measured")
+    panels[0].barh([each - 0.2 for each in places], [stages[n]["predicted_ms"] for n in names], 0.4, label="predicted")
+    panels[0].set_yticks(list(places), names)
+    panels[0].set(title="A cluster that was not fitted", xlabel="ms of a core, a call (router: a query)")
     panels[0].legend()
     simulated = figures["simulated"]
     for passages in ("scanned", "indexed"):
@@ -41,6 +42,7 @@ def plot(figures: Mapping[str, Any], path: Path) -> None:
         panel.set(title=title, xlabel=kind, xscale="log")
         panel.set_ylabel("p50 of one client, ms", color="tab:blue")
         panel.set_ylim(bottom=0)
+        panel.minorticks_off()
         panel.set_xticks(places, [str(each) for each in places])
         beside = panel.twinx()
         beside.plot(places, [each["per_s"] for each in rows], "s--", color="tab:orange")

@@ -91,7 +91,9 @@ def open_cluster(options: ClusterOptions, how: KnowledgeBaseOptions | None = Non
     cluster = Cluster.open(options.root, options.catalog)
     try:
         manifest = cluster.manifest()
-        encoder = Encoder.load(manifest.encoder_name, device=how.device, dtype=how.dtype)
+        # What is added is encoded as what was built, whatever this machine would choose.
+        dtype = how.dtype if how.dtype != "auto" else manifest.arithmetic or "auto"
+        encoder = Encoder.load(manifest.encoder_name, device=how.device, dtype=dtype)  # type: ignore[arg-type]  # checked there
         router = _router(cluster, options)
     except BaseException:
         cluster.close()
