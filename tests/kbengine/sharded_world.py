@@ -17,10 +17,10 @@ from storage.common_settings import CommonSettings, common_settings_of, create_w
 from storage.creation import FirstIds
 from storage.overlaid_names import NameChange
 from storage.reader import KBReader
-from storage.records import NewDocument, NewPassage
+from storage.records import NewDocument
 from storage.reindexing import ReindexRequest
 from storage.writer import KBWriter
-from tests.kbengine.synthetic_kb import WORDS, WordEncoder, synthetic_settings
+from tests.kbengine.synthetic_kb import WORDS, passages_of, synthetic_settings
 
 NAMED = {
     "town": ("Reading", "Reading is a town on the Thames.", "Trains stop at Reading for Bristol."),
@@ -50,27 +50,6 @@ LATE_ALIASES = (("doc-3", NewAlias("Casa Azul")), ("doc-20", NewAlias("The Paint
 REPLACED = ("doc-5", "doc-17", "kahlo")
 ADDED = ("late-1", "late-2")
 DELETED = ("doc-9", "doc-30", "planet")
-
-
-def passages_of(*texts: str) -> tuple[NewPassage, ...]:
-    """Passages of words, encoded a word at a time; every third token is below the filter's threshold."""
-    made = []
-    for ordinal, text in enumerate(texts, start=1):
-        encoded = WordEncoder()._encode(text)
-        made.append(
-            NewPassage(
-                ordinal=ordinal,
-                text=text,
-                vectors=encoded.vectors,
-                token_ordinals=np.arange(len(encoded.starts), dtype=np.uint32),
-                starts=encoded.starts,
-                ends=encoded.ends,
-                filter_logits=encoded.filter_logits,
-                passage_vector=encoded.passage_vector,
-                n_tokens=len(encoded.starts),
-            )
-        )
-    return tuple(made)
 
 
 def document(doc_id: str, title: str, *texts: str) -> NewDocument:

@@ -133,3 +133,24 @@ def write_synthetic_kb(path: Path, *, n_documents: int = 40, seed: int = 5, part
         for begin in range(0, n_documents, 15):
             ids = range(begin, min(begin + 15, n_documents))
             writer.add([random_document(rng, f"doc-{i}", parted_by=parted_by) for i in ids])
+
+
+def passages_of(*texts: str) -> tuple[NewPassage, ...]:
+    """Passages of words, encoded a word at a time; every third token is below the filter's threshold."""
+    made = []
+    for ordinal, text in enumerate(texts, start=1):
+        encoded = WordEncoder()._encode(text)
+        made.append(
+            NewPassage(
+                ordinal=ordinal,
+                text=text,
+                vectors=encoded.vectors,
+                token_ordinals=np.arange(len(encoded.starts), dtype=np.uint32),
+                starts=encoded.starts,
+                ends=encoded.ends,
+                filter_logits=encoded.filter_logits,
+                passage_vector=encoded.passage_vector,
+                n_tokens=len(encoded.starts),
+            )
+        )
+    return tuple(made)

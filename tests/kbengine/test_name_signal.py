@@ -28,32 +28,11 @@ from kbengine.search.term_statistics import count
 from kbengine.search.verbatim import OTHER_SCORE, READ_PASSAGES, passages_saying, sayers_of
 from storage.alias_records import NewAlias
 from storage.reader import KBReader
-from storage.records import NewDocument, NewPassage
+from storage.records import NewDocument
 from storage.writer import KBWriter
-from tests.kbengine.synthetic_kb import WordEncoder, synthetic_settings
+from tests.kbengine.synthetic_kb import WordEncoder, passages_of, synthetic_settings
 
 NAMED = Weights(phrase=1.0, passage=2.0, lexical=0.5, name=50.0)
-
-
-def passages_of(*texts):
-    """Passages of words, encoded a word at a time."""
-    made = []
-    for ordinal, text in enumerate(texts, start=1):
-        encoded = WordEncoder()._encode(text)
-        made.append(
-            NewPassage(
-                ordinal=ordinal,
-                text=text,
-                vectors=encoded.vectors,
-                token_ordinals=np.arange(len(encoded.starts), dtype=np.uint32),
-                starts=encoded.starts,
-                ends=encoded.ends,
-                filter_logits=encoded.filter_logits,
-                passage_vector=encoded.passage_vector,
-                n_tokens=len(encoded.starts),
-            )
-        )
-    return tuple(made)
 
 
 DOCUMENTS = {
