@@ -18,14 +18,14 @@ import pytest
 from adapters.tasks.answerer import Answerer, AnswerOptions
 from kbengine.cluster.knowledge_base import ClusterKnowledgeBase
 from kbengine.cluster.opening import ClusterOptions, open_cluster
-from kbengine.cluster.ray_hosts import RayReplica
+from kbengine.cluster.ray_hosts import PoolOptions, RayPool, RayReplica
 from kbengine.cluster.ray_runtime import LOOPBACK, RayOptions, connect
 from kbengine.cluster.replicas import ReplicaOptions
-from kbengine.cluster.routing import RouterOptions
+from kbengine.cluster.routing import Router, RouterOptions
 from kbengine.corpus.kilt import parse_kilt
 from kbengine.encoders.encoder import Encoder
 from kbengine.inputs import Mention, Question, Slot
-from kbengine.knowledge_base import KnowledgeBase
+from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
 from storage.cluster_arrangement import arrange
 from tests.kbengine.cluster.small_cluster import corpus_of, make_cluster, one_knowledge_base
 from tests.waiting import wait_until
@@ -181,3 +181,30 @@ def test_an_actor_that_ray_gave_up_on_is_replaced(served):
         wait_until(lambda: cluster.router.tend() or answering.done(), interval_s=0.5)
         assert answering.result() == wanted
     assert replicas(cluster)[0].handle != first.handle
+
+
+def test_services_share_the_actors_of_their_version_and_no_others(served):
+    """So services are upgraded one after another: old and new ones answer beside each other, and alike."""
+    _, cluster, ray = served
+    wanted = answers(cluster)
+
+    def pool_of(version: str) -> RayPool:
+        options = PoolOptions(2, 1, is_shared=True)
+        pool = RayPool(ray, f"pretended-{version}", cluster.router._searchers._spec_of, options, PATIENT.replicas)
+        pool.start()
+        return pool
+
+    first, second, newer = pool_of("1"), pool_of("1"), pool_of("2")
+    try:
+        pids = [[pid(ray, each.replica) for each in pool.all()] for pool in (first, second, newer)]
+        assert pids[0] == pids[1] and not set(pids[0]) & set(pids[2])
+        for pool in (first, newer):
+            router = Router(cluster._cluster, pool, PATIENT)
+            options = KnowledgeBaseOptions()
+            other = ClusterKnowledgeBase(cluster._cluster, router, cluster.encoder, cluster.path, options)
+            assert answers(other) == wanted
+        first.close()  # as its service ends; the other one's is still answered
+        assert [pid(ray, each.replica) for each in second.all()] == pids[1]
+    finally:
+        for pool in (second, newer):
+            pool._end_all()
