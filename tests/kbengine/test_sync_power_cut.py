@@ -54,4 +54,4 @@ def test_a_power_cut_loses_nothing_that_was_synced(tmp_path: Path) -> None:
     recording = record(tmp_path / "run", steps)
     assert read(tmp_path / "run" / "kb") == recording.states[-1]
     recording.read, recording.check = read, check
-    assert check_all(recording, tmp_path, Cuts(stride=8)) > 5
+    assert check_all(recording, tmp_path, Cuts(stride=24)) > 5

@@ -21,7 +21,7 @@ def test_a_power_cut_loses_nothing_acknowledged(name: str, tmp_path: Path) -> No
         lock.write_bytes(b"")  # its holder's name is nobody's promise
     assert recording.machine.now.content() == Tree.of(tmp_path / "run").content()
     assert recording.read(tmp_path / "run" / "kb") == recording.states[-1]
-    stride = 24 if name in SERIES else 60
+    stride = 24 if name in SERIES else 100
     assert check_all(recording, tmp_path, Cuts(stride=stride, seed=len(name))) >= len(s.series()[name])
 
 
