@@ -151,7 +151,13 @@ MUTATIONS = (
     Mutation(
         "no sync of directories",
         new_files_are_synced,
-        [("durable", "            calls.fsync(descriptor)\n", "            pass\n")],
+        [
+            (
+                "durable",
+                "O_DIRECTORY)\n        try:\n            calls.fsync(descriptor)\n",
+                "O_DIRECTORY)\n        try:\n            pass\n",
+            )
+        ],
     ),
     Mutation("rename before sync", tuned_encoders_are_whole, [("durable", _COMMIT, _RENAMED_FIRST)]),
     Mutation(
