@@ -216,9 +216,12 @@ MENDS = (
         ],
     ),
     Mutation(
-        "the dead are left out of a repaired segment (reliability 12)",
+        "the dead are left out of a repaired segment, and count elsewhere (reliability 12)",
         _repaired_words,
-        [("repair", "    for death in sorted(dead, reverse=True):\n", "    for death in sorted(dead)[:0]:\n")],
+        [
+            ("repair", "    for death in sorted(dead, reverse=True):\n", "    for death in sorted(dead)[:0]:\n"),
+            ("live_words", "frequencies(hashes, self._dead)", "frequencies(hashes, self._dead[:0])"),
+        ],
     ),
     Mutation(
         "damaged names are raw errors (found by flips)",
