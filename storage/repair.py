@@ -190,8 +190,9 @@ def _repair_ann(session: WriteSession, segment: Segment, setup: AnnSetup) -> lis
 def _passages_of(connection: Connection, row: SegmentRow) -> list[int]:
     """Return the ids of the passages that the segment held, rising.
 
-    Those of the dead, too: they count in BM25 until they are compacted away, and a repaired segment is to answer as
-    before. Of those that died before it was made it held none, so what is missing to its number died last.
+    Those of the dead, too, until they are compacted away: a repaired segment holds what the damaged one did, though no
+    answer depends on the dead. Of those that died before it was made it held none, so what is missing to its number
+    died last.
     """
     documents, passages = schema.documents, schema.passages
     statement = (

@@ -1,4 +1,4 @@
-"""The best phrases inside candidate windows, from the stored codes, one query at a time, without a loop over tokens."""
+"""The best phrases inside candidate windows, from the stored codes, one query at a time."""
 
 from __future__ import annotations
 
