@@ -228,7 +228,7 @@ class ClusterKnowledgeBase(KnowledgeBase):
             CatalogUnavailableError: the catalog does not answer; repeat it with the same `op_id`.
         """
         plain = [each if isinstance(each, CorpusDocument) else parse_plain(each) for each in documents]
-        return _commit(self._writer_of().add(plain, replace=replace, op_id=op_id))
+        return _commit(self._changed(self._writer_of().add(plain, replace=replace, op_id=op_id)))
 
     def delete(self, doc_ids: Sequence[str], *, op_id: str | None = None) -> Commit:
         """Delete documents: none of them is in an answer from the next search on.
@@ -237,7 +237,7 @@ class ClusterKnowledgeBase(KnowledgeBase):
             UnknownDocumentError: an id is not there; then nothing is deleted.
             CatalogUnavailableError: the catalog does not answer; repeat it with the same `op_id`.
         """
-        return _commit(self._writer_of().delete(list(doc_ids), op_id=op_id))
+        return _commit(self._changed(self._writer_of().delete(list(doc_ids), op_id=op_id)))
 
     def add_aliases(
         self,
@@ -263,7 +263,7 @@ class ClusterKnowledgeBase(KnowledgeBase):
                     raise DuplicateAliasError(
                         f"document {doc_id!r} has the name {each.alias!r} already; set replace to change its prior"
                     )
-        row = self._writer_of().add_aliases([(doc_id, each) for each in new], op_id=op_id)
+        row = self._changed(self._writer_of().add_aliases([(doc_id, each) for each in new], op_id=op_id))
         return AliasChange(row.generation, row.op_id, row.aliases_changed)
 
     def delete_aliases(
@@ -287,8 +287,15 @@ class ClusterKnowledgeBase(KnowledgeBase):
         if missing and not is_done:
             raise UnknownAliasError(f"document {doc_id!r} has no name {missing[0]!r}; its listing has them")
         removed = [(doc_id, RemovedAlias(each, source)) for each in wanted]
-        row = change_aliases(self._cluster, remove=removed, op_id=op_id, kbengine_version=__version__)
+        row = self._changed(
+            change_aliases(self._cluster, remove=removed, op_id=op_id, kbengine_version=__version__)
+        )
         return AliasChange(row.generation, row.op_id, row.aliases_changed)
+
+    def _changed(self, row: GenerationRow) -> GenerationRow:
+        """Have the next search here see what was acknowledged here, also just after the catalog was down."""
+        self.router.look_again()
+        return row
 
     def _writer_of(self) -> ClusterWriter:
         return ClusterWriter(self._cluster, self.encoder)

@@ -168,6 +168,10 @@ class Router:
         """
         return self._newest().manifest
 
+    def look_again(self) -> None:
+        """Ask the catalog at the next request, also if it did not answer a moment ago."""
+        self._catalog_rests_until = 0.0
+
     def _newest(self) -> _Known:
         known = self._known
         if known is not None and self._clock() < self._catalog_rests_until:

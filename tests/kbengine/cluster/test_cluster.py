@@ -283,6 +283,32 @@ def test_reading_goes_on_while_the_catalog_is_down(faulty, monkeypatch):
     assert not knowledge_base.router.facts().catalog_answers
 
 
+def test_what_is_changed_here_is_seen_at_once_after_the_catalog_was_down(faulty, monkeypatch):
+    """A catalog that did not answer is left alone for a while, but not once it took a change of ours."""
+    knowledge_base, _ = faulty
+    router = knowledge_base.router
+    monkeypatch.setattr(router, "_clock", lambda: 100.0)  # as if no time went by
+
+    def down(*_: object) -> None:
+        raise CatalogUnavailableError("the catalog does not answer")
+
+    def after_an_outage() -> None:
+        with monkeypatch.context() as outage:
+            outage.setattr(router._cluster.catalog, "newest", down)
+            knowledge_base.search("Frida Kahlo")
+
+    page = {"id": "new", "title": "Zworykin", "text": "Zworykin built a television."}
+    changes = (
+        lambda: knowledge_base.add([page]),
+        lambda: knowledge_base.add_aliases("new", ["Vladimir"]),
+        lambda: knowledge_base.delete_aliases("new", ["Vladimir"]),
+        lambda: knowledge_base.delete(["new"]),
+    )
+    for change in changes:
+        after_an_outage()
+        assert change().generation == knowledge_base.generation
+
+
 def test_a_host_started_again_answers_as_before(root, tmp_path, cluster):
     """What it has open follows from its constructor and the calls; another cluster's address is refused."""
     ref, name = cluster.router.manifest().ref(), cluster.router.manifest().cluster
