@@ -287,9 +287,7 @@ class ClusterKnowledgeBase(KnowledgeBase):
         if missing and not is_done:
             raise UnknownAliasError(f"document {doc_id!r} has no name {missing[0]!r}; its listing has them")
         removed = [(doc_id, RemovedAlias(each, source)) for each in wanted]
-        row = self._changed(
-            change_aliases(self._cluster, remove=removed, op_id=op_id, kbengine_version=__version__)
-        )
+        row = self._changed(change_aliases(self._cluster, remove=removed, op_id=op_id, kbengine_version=__version__))
         return AliasChange(row.generation, row.op_id, row.aliases_changed)
 
     def _changed(self, row: GenerationRow) -> GenerationRow:
