@@ -14,6 +14,34 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-speed")
 
+LONGEST = (
+    "web/browser/test_frame.py",
+    "storage/power/test_power_cut.py",
+    "test_docs.py",
+    "endurance/test_endurance.py",
+    "web/test_server.py",
+    "web/browser/test_changing.py",
+    "web/browser/test_script_injection.py",
+    "web/test_remote_changes.py",
+    "kbengine/cluster/test_cluster.py",
+    "kbengine/cluster/test_build.py",
+    "storage/power/test_mutations.py",
+    "web/test_stopping.py",
+    "web/browser/test_keyboard.py",
+    "web/browser/test_searching.py",
+    "kbengine/test_build_crash.py",
+    "storage/test_recorded_answers.py",
+    "kbengine/test_sync_power_cut.py",
+    "test_demo.py",
+)
+"""Files that take longest, first: begun at the end, one of them would keep one process busy and the others waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    ranks = {str(Path(__file__).parent / name): rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(str(item.path), len(ranks)))
+
 
 @pytest.fixture(scope="session")
 def bundled_kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
