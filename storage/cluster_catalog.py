@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -227,22 +225,6 @@ class Catalog:
 
     # -- what only one may do
 
-    @contextmanager
-    def lease(self, name: str, *, holder: str, duration_s: float = 300.0) -> Iterator[None]:
-        """Hold a lease in the block.
-
-        Raises:
-            LockedError: Somebody else holds it, and its time is not over.
-        """
-        token = f"{holder} {uuid.uuid4().hex[:8]}"
-        self.renew(name, token, duration_s=duration_s)
-        try:
-            yield
-        finally:
-            with self.database.writing() as connection:
-                table = schema.leases
-                connection.execute(delete(table).where(table.c.name == name, table.c.holder == token))
-
     def renew(self, name: str, holder: str, *, duration_s: float) -> None:
         """Take a lease, or hold it for longer; LockedError where another holds it."""
         table = schema.leases
@@ -251,8 +233,8 @@ class Catalog:
             row = connection.execute(select(table).where(table.c.name == name)).mappings().first()
             if row is not None and row["holder"] != holder and row["until_s"] > time.time():
                 raise LockedError(
-                    f"{name} of {self.place} is done by {row['holder']}, for {row['until_s'] - time.time():.0f} s more "
-                    "at most; wait for it"
+                    f"{name} of {self.place} is done by {row['holder']}; wait for it: if that was killed, another may "
+                    f"begin in {row['until_s'] - time.time():.0f} s"
                 )
             connection.execute(delete(table).where(table.c.name == name))
             connection.execute(insert(table).values(name=name, holder=holder, until_s=time.time() + duration_s))

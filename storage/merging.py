@@ -63,25 +63,26 @@ def segment_size(row: SegmentRow) -> int:
     return row.file.n_rows + row.file.n_passages
 
 
-def tier_of(size: int) -> int:
-    """0 for a segment of one add, one more for each factor of `FAN_IN`."""
+def tier_of(size: int, fan_in: int = FAN_IN) -> int:
+    """0 for a segment of one add, one more for each factor of `fan_in`."""
     tier = 0
-    while size > _TIER_ZERO_SIZE * FAN_IN**tier:
+    while size > _TIER_ZERO_SIZE * fan_in**tier:
         tier += 1
     return tier
 
 
-def plan_merge(sizes: Sequence[int], *, max_size: int = MAX_ROWS) -> range | None:
+def plan_merge(sizes: Sequence[int], *, max_size: int = MAX_ROWS, fan_in: int = FAN_IN) -> range | None:
     """Return the positions of adjacent segments to merge next, None when no tier is full.
 
-    A tier is full when a run of segments of this tier or below holds `FAN_IN` of this tier; smaller ones lying
+    A tier is full when a run of segments of this tier or below holds `fan_in` of this tier; smaller ones lying
     between are swept along. The smallest full tier goes first: it is the cheapest.
 
     Args:
         sizes: Size of each segment in order.
         max_size: Segments are not merged into one larger than this.
+        fan_in: How many fill a tier, and the factor between tiers.
     """
-    tiers = [tier_of(size) for size in sizes]
+    tiers = [tier_of(size, fan_in) for size in sizes]
     for tier in sorted(set(tiers)):
         start = 0
         while start < len(tiers):
@@ -93,7 +94,7 @@ def plan_merge(sizes: Sequence[int], *, max_size: int = MAX_ROWS) -> range | Non
                 total += sizes[end]
                 count += tiers[end] == tier
                 end += 1
-                if count == FAN_IN:
+                if count == fan_in:
                     return range(start, end)
             start = max(end, start + 1)
     return None

@@ -35,6 +35,13 @@ class ClusterCollector(Collector):
         yield CounterMetricFamily(
             "kbengine_cluster_partial_answers", "Requests answered without some shards.", facts.partial
         )
+        if facts.compaction is not None:
+            for name, help_text, value in (
+                ("made", "Shards made of smaller ones by this service.", facts.compaction.made),
+                ("replaced", "Shards that went into them.", facts.compaction.replaced),
+                ("failed", "Attempts at that which failed.", facts.compaction.failed),
+            ):
+                yield CounterMetricFamily(f"kbengine_cluster_compaction_{name}", help_text, value)
         calls = CounterMetricFamily("kbengine_shard_calls", "Calls that a shard answered.", labels=("shard", "call"))
         seconds = CounterMetricFamily(
             "kbengine_shard_seconds", "Time until a shard answered, summed up.", labels=("shard", "call")

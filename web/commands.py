@@ -51,6 +51,13 @@ _key_file_option = option(
 @option("--searchers", int, "Divide the shards among so many actors; by default one each, at most 64.")
 @option("--ray", str, "Use the Ray runtime at HOST:PORT; by default one is started here.")
 @option("--state", Path, "Keep a cluster's fetched shards, API keys and jobs here.", default=Path("kbengine-cluster"))
+@option("--no-compaction", bool, "Leave small shards of the cluster as they are; by default they are put together.")
+@option("--compact-fan-in", int, "Put so many neighbouring small shards of like size together.", default=8)
+@option(
+    "--compact-max-rows",
+    int,
+    "Make shards of at most so many stored vectors so; by default as many as the largest has, at most 4 million.",
+)
 @option("--host", str, "Listen on this address; beyond loopback keys are needed.", default="127.0.0.1")
 @option("--port", int, "Listen on this port; 0 takes a free one.", default=8080)
 @option("--threads", int, "Handle so many requests at once.", default=64)
@@ -78,6 +85,9 @@ def serve(
     searchers: int | None,
     ray: str | None,
     state: Path,
+    no_compaction: bool,
+    compact_fan_in: int,
+    compact_max_rows: int | None,
     **chosen: Any,
 ) -> None:
     """Serve knowledge bases or a cluster: JSON API, web page, metrics. SIGTERM answers what was accepted, then stops.
@@ -103,10 +113,12 @@ def serve(
         else:
             from kbengine.cluster.opening import ClusterOptions
             from kbengine.cluster.routing import RouterOptions
+            from storage.cluster_compaction import CompactionLimits
             from web.server import serve_cluster
 
+            limits = None if no_compaction else CompactionLimits(compact_fan_in, compact_max_rows)
             router = RouterOptions(deadline_s=settings.deadline_s, threads=max(settings.threads, 16))
-            options = ClusterOptions(cluster, catalog, state, replicas, searchers, ray, router)
+            options = ClusterOptions(cluster, catalog, state, replicas, searchers, ray, router, limits)
             if kbs and click.get_current_context().get_parameter_source("kbs") == ParameterSource.COMMANDLINE:
                 raise click.UsageError("--kb and --cluster are both given; serve knowledge bases, or one cluster")
             serve_cluster(options, settings)

@@ -6,15 +6,14 @@ generation adds, documents that are dead by now and names given since, lies over
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
-import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kbengine.cluster.calls import Method, Place
+from kbengine.cluster.fetched_shards import FetchedShard, FetchedShards
 from kbengine.cluster.host import ShardHost
 from kbengine.cluster.record_calls import RECORDS
 from kbengine.cluster.remote_shard import SEARCHING
@@ -25,9 +24,8 @@ from storage.cluster import Cluster
 from storage.generation_manifest import GenerationManifest, ManifestRef, ShardEntry
 from storage.overlaid_names import NameChange, OverlaidNames
 from storage.reader import KBReader
-from storage.shard_files import fetch_files
 
-METHODS = {**SEARCHING, **RECORDS, "ready": Method(None, str)}
+METHODS = {**SEARCHING, **RECORDS, "ready": Method(None, str), "fetch": Method(ShardEntry, str)}
 """All that hosts are asked."""
 
 
@@ -74,6 +72,7 @@ class _Base:
     """An open shard as it was made, and in how many generations it is used."""
 
     reader: KBReader
+    files: FetchedShard
     users: int
 
 
@@ -87,7 +86,8 @@ class ShardOpener:
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
-        self._folder = folder / cluster.name
+        self._fetched = FetchedShards(cluster, folder)
+        self._newest = 0
         self._lock = threading.Lock()
         self._bases: dict[str, _Base] = {}
         self._fetching: dict[str, threading.Lock] = {}
@@ -105,10 +105,14 @@ class ShardOpener:
             raise StateError(f"generation {place.generation} has no shard {place.shard}; ask for the newest generation")
         base = self._base(entry)
         try:
-            return self._opened(place, manifest, entry, base)
+            opened = self._opened(place, manifest, entry, base)
         except BaseException:
             self._released(entry.name)
             raise
+        if place.generation > self._newest:
+            self._newest = place.generation
+            self._fetched.remove_all_but([each.name for each in manifest.shards])
+        return opened
 
     def _opened(self, place: Place, manifest: GenerationManifest, entry: ShardEntry, base: _Base) -> GenerationShard:
         dead = self._cluster.tombstones(entry) + 1  # a document's id is its ordinal and one
@@ -121,44 +125,38 @@ class ShardOpener:
         records = LiveRecords(base.reader, dead.tolist(), OverlaidNames(names))
         snapshot = base.reader.snapshot()
         local = LocalShard(records, snapshot.without(dead) if len(dead) else snapshot, generation=place.generation)
-        return GenerationShard(place, local, records, lambda: self._released(entry.name))
+        return GenerationShard(place, local, records, lambda: self._released(entry.name), self.fetch)
+
+    def fetch(self, entry: ShardEntry) -> str:
+        """Fetch the files of a shard that a generation is going to have; return its name.
+
+        Raises:
+            CorruptError: an object is missing or damaged.
+        """
+        with self._one_fetches(entry.name):
+            self._fetched.get(entry).release()
+        return entry.name
+
+    def _one_fetches(self, name: str) -> threading.Lock:
+        with self._lock:
+            return self._fetching.setdefault(name, threading.Lock())
 
     def _base(self, entry: ShardEntry) -> _Base:
-        with self._lock:
-            fetching = self._fetching.setdefault(entry.name, threading.Lock())
-        with fetching:
+        with self._one_fetches(entry.name):
             with self._lock:
                 base = self._bases.get(entry.name)
                 if base is not None:
                     base.users += 1
                     return base
-            reader = KBReader.open(self._directory(entry))
+            files = self._fetched.get(entry)
             try:
-                reader.snapshot()
+                reader = _opened_reader(files.path)
             except BaseException:
-                reader.close()
+                files.release()
                 raise
             with self._lock:
-                base = self._bases[entry.name] = _Base(reader, 1)
+                base = self._bases[entry.name] = _Base(reader, files, 1)
                 return base
-
-    def _directory(self, entry: ShardEntry) -> Path:
-        """Return where the shard's files are, fetched and checked if they were not there."""
-        directory = self._folder / entry.name
-        if directory.exists():
-            return directory
-        coming = self._folder / f".{entry.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        coming.mkdir(parents=True)
-        try:
-            fetch_files(self._cluster.store, entry.files, coming)
-            try:
-                coming.rename(directory)
-            except OSError:
-                if not directory.exists():  # another process was sooner
-                    raise
-        finally:
-            shutil.rmtree(coming, ignore_errors=True)
-        return directory
 
     def _released(self, name: str) -> None:
         with self._lock:
@@ -168,16 +166,35 @@ class ShardOpener:
                 return
             del self._bases[name]
         base.reader.close()
+        base.files.release()
+
+
+def _opened_reader(directory: Path) -> KBReader:
+    reader = KBReader.open(directory)
+    try:
+        reader.snapshot()
+    except BaseException:
+        reader.close()
+        raise
+    return reader
 
 
 class GenerationShard:
     """A shard as it is in one generation: what a search asks, and its records."""
 
-    def __init__(self, place: Place, shard: LocalShard, records: LiveRecords, release: Any) -> None:
+    def __init__(
+        self,
+        place: Place,
+        shard: LocalShard,
+        records: LiveRecords,
+        release: Callable[[], None],
+        fetch: Callable[[ShardEntry], str],
+    ) -> None:
         self._place = place
         self._shard = shard
         self._records = records
         self._release = release
+        self._fetch = fetch
 
     def __getattr__(self, name: str) -> Any:
         """Return what answers the call of a name that hosts are asked for."""
@@ -190,6 +207,10 @@ class GenerationShard:
     def ready(self, _: None) -> str:
         """Return the shard's name: it is open."""
         return self._place.shard
+
+    def fetch(self, entry: ShardEntry) -> str:
+        """Fetch a shard that a generation is going to have; return its name."""
+        return self._fetch(entry)
 
     def close(self) -> None:
         """Give its files back."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kbengine.cluster.compacting import Compacting
 from kbengine.cluster.host import ShardHost
 from kbengine.cluster.hosting import METHODS, HostSpec, ShardOpener
 from kbengine.cluster.knowledge_base import ClusterKnowledgeBase
@@ -19,6 +20,7 @@ from kbengine.knowledge_base import KnowledgeBaseOptions
 from kbengine.version import __version__
 from storage.cluster import Cluster
 from storage.cluster_arrangement import Arrangement, newest_arrangement
+from storage.cluster_compaction import CompactionLimits
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class ClusterOptions:
         searchers: Among how many actors the shards are divided; None: one each, at most 64.
         ray: Address of the Ray runtime, HOST:PORT; None starts one on this machine.
         router: How requests are routed.
+        compaction: Which small shards are put together in the background; None leaves them as they are.
     """
 
     root: str
@@ -49,6 +52,7 @@ class ClusterOptions:
     searchers: int | None = None
     ray: str | None = None
     router: RouterOptions = field(default_factory=RouterOptions)
+    compaction: CompactionLimits | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.replicas <= 100:
@@ -109,6 +113,11 @@ def open_cluster(options: ClusterOptions, how: KnowledgeBaseOptions | None = Non
         raise
     if options.replicas:
         knowledge_base.before_close(Tending(lambda: list(router.tend())).close)
+    if options.compaction is not None:
+        scratch = options.folder / "scratch"
+        compacting = Compacting(cluster, options.compaction, scratch, router.fetch_ahead)
+        router.compacting = compacting
+        knowledge_base.before_close(compacting.close)
     return knowledge_base
 
 

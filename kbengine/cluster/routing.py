@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar
 
 from kbengine.cluster.calls import Method, Place, call
+from kbengine.cluster.compacting import Compacting, CompactionCounts
 from kbengine.cluster.latencies import Latencies
 from kbengine.cluster.placement import ShardSize, place_shards
 from kbengine.cluster.remote_records import RemoteRecords
@@ -23,13 +24,16 @@ from kbengine.search.shards import Shards
 from storage.cluster import Cluster
 from storage.cluster_arrangement import Arrangement, newest_arrangement
 from storage.errors import CatalogUnavailableError
-from storage.generation_manifest import GenerationManifest, ManifestRef
+from storage.generation_manifest import GenerationManifest, ManifestRef, ShardEntry
 
 R = TypeVar("R")
 
 PARTIAL_PATIENCE_S = 0.25
 """How long a shard that does not answer is waited for, where an answer without it is welcome."""
+FETCH_AHEAD_S = 300.0
+"""How long is waited for replicas to fetch a shard before others than they ask for it."""
 _READY = Method(None, str)
+_FETCH = Method(ShardEntry, str)
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class RouterFacts:
         catalog_answers: Whether the catalog answered when it was last asked.
         replicas: Of all searchers.
         calls: Answered calls of each shard, by kind.
+        compaction: What was put together here; None where that is not done.
     """
 
     generation: int
@@ -95,6 +100,7 @@ class RouterFacts:
     catalog_answers: bool
     replicas: tuple[ReplicaFacts, ...]
     calls: tuple[CallMeter, ...]
+    compaction: CompactionCounts | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,9 @@ class Router:
         options: how requests are routed.
         arrangement: the wish that `searchers` follow.
         rearrange: makes other searchers, their shards open, for a wish; None where there is nothing to arrange.
+
+    Attributes:
+        compacting: What puts small shards together in the background; None where nothing does.
     """
 
     def __init__(
@@ -147,6 +156,7 @@ class Router:
         self._searchers = searchers
         self._arrangement = arrangement or Arrangement()
         self._rearrange = rearrange
+        self.compacting: Compacting | None = None
         self._left: list[Searchers] = []
         self._options = options or RouterOptions()
         self._clock = clock
@@ -254,6 +264,23 @@ class Router:
             pending += [each.send(message, is_hedge=False) for each in known.searchers.replicas(searcher)]
         wait(pending, timeout=self._options.deadline_s)
 
+    def fetch_ahead(self, entry: ShardEntry, old: frozenset[str]) -> None:
+        """Have the replicas that will search a shard fetch its files before the generation that has it is made.
+
+        So no request waits for them. What does not answer is passed over.
+
+        Args:
+            entry: the shard.
+            old: names of those in whose place it will come.
+        """
+        known = self._newest()
+        kept = tuple(each for each in known.manifest.shards if each.name not in old)
+        searchers = known.searchers
+        searcher = placed_shards(replace(known.manifest, shards=(*kept, entry)), searchers.n)[entry.name]
+        there = [name for name, number in known.placed.items() if number == searcher] or list(known.placed)
+        message = call(place_of(known.ref, there[0]), "fetch", _FETCH, entry)
+        wait([each.send(message, is_hedge=False) for each in searchers.replicas(searcher)], timeout=FETCH_AHEAD_S)
+
     def tend(self) -> Sequence[str]:
         """Follow the newest wish, replace replicas that are lost or on machines that go, and note where all are.
 
@@ -296,6 +323,7 @@ class Router:
                 self._catalog_answers,
                 tuple(each.facts() for each in self._searchers.all()),
                 tuple(CallMeter(*kind, n, seconds) for kind, (n, seconds) in self._latencies.totals().items()),
+                None if self.compacting is None else self.compacting.counts,
             )
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ def _change(cluster: Cluster, path: Path, entry: dict[str, Any]) -> None:
         change_aliases(cluster, remove=[(ids[0], RemovedAlias(name))], kbengine_version="1")
     elif kind == "compact":
         with cluster.catalog.database.writing() as connection:
-            connection.execute(delete(schema.leases))  # of a compaction that was killed: it would hold for an hour
+            connection.execute(delete(schema.leases))  # of a compaction that was killed: it would hold for a minute
         compact_cluster(cluster, created_at=AT, kbengine_version="1", purge=True)
     elif kind == "prune":
         prune_cluster(cluster, older_than_s=0)

@@ -14,11 +14,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, select, text, update
 
+from storage import cluster_schema as schema
 from storage.alias_records import NewAlias
 from storage.cluster import AliasOverlay, Cluster
 from storage.cluster_changes import change_aliases, change_documents, replace_shards
+from storage.cluster_lease import held_lease
 from storage.cluster_names import RemovedAlias
 from storage.errors import (
     CatalogUnavailableError,
@@ -212,11 +214,38 @@ def test_a_catalog_that_is_not_there_is_named(cluster: Cluster, tmp_path: Path) 
 
 def test_what_only_one_may_do_is_done_by_one(cluster: Cluster) -> None:
     """Until it is done, or its time is over."""
-    with cluster.catalog.lease("compaction", holder="here"), pytest.raises(LockedError, match="is done by here"):
-        cluster.catalog.renew("compaction", "there", duration_s=1)
-    cluster.catalog.renew("compaction", "there", duration_s=-1)
-    with cluster.catalog.lease("compaction", holder="here"):
+    catalog = cluster.catalog
+    with held_lease(catalog, "compaction", holder="here"), pytest.raises(LockedError, match="is done by here"):
+        catalog.renew("compaction", "there", duration_s=1)
+    catalog.renew("compaction", "there", duration_s=-1)
+    with held_lease(catalog, "compaction", holder="here") as lease:
+        assert lease.is_held
+
+
+def test_whoever_is_at_work_keeps_a_lease_and_whoever_was_killed_loses_it(cluster: Cluster) -> None:
+    """It is renewed in the background; another's is noticed."""
+    with held_lease(cluster.catalog, "compaction", holder="here", duration_s=0.3) as lease:
+        first = _until(cluster)
+        while _until(cluster) == first:
+            time.sleep(0.01)
+        _note_other(cluster, for_s=3_600)  # as one that believed us dead
+        while lease.is_held:
+            time.sleep(0.01)
+    with pytest.raises(LockedError, match="is done by there"), held_lease(cluster.catalog, "compaction", holder="here"):
         pass
+    _note_other(cluster, for_s=-1)  # as one that was killed
+    with held_lease(cluster.catalog, "compaction", holder="here"):
+        pass
+
+
+def _until(cluster: Cluster) -> float:
+    with cluster.catalog.database.reading() as connection:
+        return float(connection.execute(select(schema.leases.c.until_s)).scalar_one())
+
+
+def _note_other(cluster: Cluster, *, for_s: float) -> None:
+    with cluster.catalog.database.writing() as connection:
+        connection.execute(update(schema.leases).values(holder="there", until_s=time.time() + for_s))
 
 
 def test_machines_are_noted(cluster: Cluster) -> None:

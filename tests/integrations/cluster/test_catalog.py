@@ -30,6 +30,7 @@ SAME = [
     "test_names_are_given_taken_and_inherited",
     "test_small_shards_become_one_while_documents_go",
     "test_what_only_one_may_do_is_done_by_one",
+    "test_whoever_is_at_work_keeps_a_lease_and_whoever_was_killed_loses_it",
     "test_machines_are_noted",
     "test_waiting_ends_with_a_new_generation",
 ]
