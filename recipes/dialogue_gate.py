@@ -127,10 +127,10 @@ def observe(reader: KBReader, talks: Sequence[Talk]) -> Iterator[tuple[Float64, 
         signal = signals_of(reader, snapshot, [query], [query.weights])[0].lexical
         if signal is None or signal.documents is None:
             raise AssertionError("dialogues have a lexical weight and are matched against whole documents")
-        ranked = np.sort(signal.documents)[::-1][: BACKGROUND.stop]
-        features = gate_features(ranked, len(signal.documents))
+        ranked = signal.documents.best(BACKGROUND.stop)
+        features = gate_features(signal.documents.of(ranked), snapshot.words.counts.n_documents)
         if features is not None:
-            best = int(np.unique(snapshot.document_ids)[np.argmax(signal.documents)])
+            best = int(np.unique(snapshot.document_ids)[ranked[0]])
             yield features, reader.documents({best})[best].doc_id in talk.pages
 
 

@@ -13,8 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.postings import LexicalView, checked_terms
+from storage.lexical_view import LexicalView
+from storage.postings import checked_terms
 from storage.terms import LANGUAGE_TERMS, is_title_term, term_hash
+from storage.text_scores import NO_SCORES, TextScores
 
 __all__ = ["LiveWords", "WordCounts", "idf"]
 
@@ -48,7 +50,7 @@ def idf(n: int, frequencies: Int64) -> Float64:
 class LiveWords:
     """The words of the live documents of a snapshot; immutable and safe to share between threads.
 
-    Scores are of all passages: those of dead ones are to be set to 0.
+    Scores are of live and dead passages alike: `Snapshot.found` leaves out what cannot be found.
     """
 
     def __init__(self, view: LexicalView, document_ids: Int64, live: NDArray[np.bool_]) -> None:
@@ -107,12 +109,20 @@ class LiveWords:
         """Return how many live documents have each term, int64 (t)."""
         return self._view.document_frequencies(hashes, self.document_numbers, self._dead)
 
-    def scores(self, hashes: UInt64, is_title: NDArray[np.bool_], factors: Float32, average_length: float) -> Float32:
-        """Return the BM25 scores of passages, float32 (n_passages); arguments as of `LexicalView.scores`."""
+    def passages_of(self, documents: Int64) -> Int64:
+        """Return the passages of documents, rising numbers int64 (n), rising."""
+        ends = np.append(self.first_passages[1:], len(self.document_numbers))
+        parts = [np.arange(self.first_passages[each], ends[each], dtype=np.int64) for each in documents.tolist()]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+    def scores(
+        self, hashes: UInt64, is_title: NDArray[np.bool_], factors: Float32, average_length: float
+    ) -> TextScores:
+        """Return the BM25 scores of passages that have any of the terms; arguments as of `LexicalView.scores`."""
         return self._view.scores(hashes, is_title, factors, average_length)
 
-    def document_scores(self, hashes: UInt64, factors: Float32, average_length: float) -> Float32:
-        """Return the BM25 score of each document, its passages taken as one text, float32 (n_documents).
+    def document_scores(self, hashes: UInt64, factors: Float32, average_length: float) -> TextScores:
+        """Return the BM25 scores of documents that have any of the terms, their passages taken as one text.
 
         A document's own score says what a long text is about where no passage of it does: a talk that touches many
         parts of one page, a relation told a paragraph after the subject.
@@ -123,7 +133,7 @@ class LiveWords:
             average_length: Of documents, in terms.
         """
         if not len(hashes):
-            return np.zeros(len(self._live_documents), dtype=np.float32)
+            return NO_SCORES
         return self._view.document_scores(hashes, factors, self._norms(average_length), self.document_numbers)
 
     def _norms(self, average_length: float) -> Float32:
@@ -136,21 +146,23 @@ class LiveWords:
         return norms
 
     def own_scores(self, query: Mapping[str, float] | str) -> Float32:
-        """Return the passages' scores of a text or of weighted terms, by these documents' own statistics."""
+        """Return all passages' scores of a text or weighted terms by these documents' own statistics, float32 (n)."""
         weights, hashes = checked_terms(query, self.languages)
         counts = self.counts
         factors = (idf(counts.n_passages, self.frequencies(hashes)) * np.array(list(weights.values()))).astype(
             np.float32
         )
         of_titles = np.array([is_title_term(term) for term in weights], dtype=np.bool_)
-        return self.scores(hashes, of_titles, factors, counts.n_terms / max(counts.n_passages, 1))
+        found = self.scores(hashes, of_titles, factors, counts.n_terms / max(counts.n_passages, 1))
+        return found.dense(self._view.n_passages)
 
     def own_document_scores(self, query: Mapping[str, float] | str) -> Float32:
-        """Return the documents' scores of a text or of weighted terms, by these documents' own statistics."""
+        """Return all documents' scores of a text or weighted terms by these documents' own statistics, float32 (n)."""
         weights, hashes = checked_terms(query, self.languages)
         counts = self.counts
         factors = idf(counts.n_documents, self.document_frequencies(hashes)) * np.array(list(weights.values()))
-        return self.document_scores(hashes, factors.astype(np.float32), counts.n_terms / max(counts.n_documents, 1))
+        found = self.document_scores(hashes, factors.astype(np.float32), counts.n_terms / max(counts.n_documents, 1))
+        return found.dense(len(self._live_documents))
 
     def passages_with_term(self, term: str) -> Int64:
         """Return the passages that have a term (see `storage.terms`), live or not, rising, int64 (n)."""

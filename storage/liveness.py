@@ -44,9 +44,14 @@ class Liveness:
         """Return for each segment which of its rows, or passages, are live, bool; None where all are."""
         return self._rows if kind == "tokens" else self._passages
 
+    @property
+    def is_all(self) -> bool:
+        """Whether all passages are live."""
+        return self.n_passages == len(self.passages)
+
     def silence(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the scores float32 (n_passages), set to 0 in place where a passage is not live."""
-        if self.n_passages < len(self.passages):
+        if not self.is_all:
             scores[self._dead] = 0
         return scores
 

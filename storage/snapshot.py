@@ -23,12 +23,14 @@ from storage.coded_search import CodedRows, coded_rows, n_fetched, n_probed, sea
 from storage.codes import dequantise, quantise
 from storage.errors import CorruptError, UsageError
 from storage.exact import Found, best_of, check_queries, empty_found
+from storage.lexical_view import LexicalView
 from storage.live_words import LiveWords
 from storage.liveness import Liveness
-from storage.postings import Bm25Options, LexicalView
+from storage.postings import Bm25Options
 from storage.segment import Segment
 from storage.sparse_scores import SparseQuery, sparse_scores
 from storage.stored_array import Stored
+from storage.text_scores import TextScores
 
 # Rows of small segments copied together for one scan; more than that are scanned where they lie.
 _MAX_BLOCK_ROWS = 500_000
@@ -356,11 +358,17 @@ class Snapshot:
 
     def lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
         """Return the BM25 scores float32 (n_passages) of a text or of weighted terms; 0 for dead passages."""
-        return self.silenced(self.words.own_scores(query))
+        return self._live.silence(self.words.own_scores(query))
 
-    def silenced(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the scores float32 (n_passages), set to 0 in place where a passage cannot be found."""
-        return self._live.silence(scores)
+    def found(self, scores: TextScores) -> TextScores:
+        """Return the scores of those of some passages that can be found."""
+        return scores if self._live.is_all else scores.where(self.live_passages[scores.numbers])
+
+    def found_documents(self, scores: TextScores) -> TextScores:
+        """Return the scores of those of some documents, numbered from 0 in order, that can be found."""
+        if self._live.is_all:
+            return scores
+        return scores.where(self.live_passages[self.words.first_passages[scores.numbers]])
 
     def passages_with_term(self, term: str) -> NDArray[np.int64]:
         """Return the live passages that have a term (see `storage.terms`), their indices rising, int64 (n)."""
@@ -369,18 +377,10 @@ class Snapshot:
 
     def document_lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
         """Return the BM25 score of each passage's whole document, float32 (n_passages); 0 for dead passages."""
-        return self.of_passages(self.words.own_document_scores(query))
-
-    def of_passages(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return for each passage the score of its document, float32 (n_passages); 0 for dead passages.
-
-        Args:
-            scores: float32 (n_documents), of the documents in order.
-        """
+        scores = self.words.own_document_scores(query)
         if not len(scores):
             return np.zeros(self.n_passages, dtype=np.float32)
-        found: NDArray[np.float32] = scores[self.words.document_numbers]
-        return self.silenced(found)
+        return self._live.silence(scores[self.words.document_numbers])
 
     @cached_property
     def words(self) -> LiveWords:

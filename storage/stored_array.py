@@ -17,7 +17,7 @@ from storage.compiled import compiled
 from storage.container import BLOCK_BYTES, Container
 from storage.errors import CorruptError
 
-__all__ = ["BlockChecks", "MendedArray", "RearrangedArray", "Stored", "StoredArray", "seen_at"]
+__all__ = ["BlockChecks", "MendedArray", "RearrangedArray", "Stored", "StoredArray", "seen_at", "seen_between"]
 
 T = TypeVar("T", bound=np.generic)
 
@@ -39,6 +39,12 @@ class BlockChecks:
         first, stop = begin // BLOCK_BYTES, -(-end // BLOCK_BYTES)
         if begin < end and not self._checked[first:stop].all():
             self._check(first + np.flatnonzero(~self._checked[first:stop]))
+
+    def check_ranges(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        """Check the bytes of several ranges, as `check_range` does those of one."""
+        if not _are_ranges_checked(begins, ends, _SHIFT, self._checked):
+            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+                self.check_range(begin, end)
 
     def check_items(self, offsets: NDArray[np.int64], n_bytes: int) -> None:
         """Check `n_bytes` from each of the offsets (n) on; CorruptError unless they are what was written."""
@@ -119,6 +125,13 @@ class StoredArray(Generic[T]):
             self._check(index)
         return self._array
 
+    def seen_between(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[T]:
+        """Return all of the array, of which only what is between each start and its end was checked and may be read."""
+        if not self._is_checked:
+            begins, stops = self._offset + starts * self._item_bytes, self._offset + ends * self._item_bytes
+            self._checks.check_ranges(begins, stops)
+        return self._array
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         self._check(slice(None))
         self._is_checked = True
@@ -167,6 +180,11 @@ class MendedArray(StoredArray[T]):
             self._array = self._made(error)
             self._is_checked = True
 
+    def seen_between(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[T]:
+        """Return all of the array, of which only what is between each start and its end may be read."""
+        self._check(slice(int(starts.min(initial=0)), int(ends.max(initial=0))))
+        return self._array
+
 
 class RearrangedArray(StoredArray[T]):
     """Rows that are stored in another order, by their own numbers."""
@@ -213,6 +231,10 @@ class RearrangedArray(StoredArray[T]):
         """Return all of the array."""
         return self[:]
 
+    def seen_between(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[T]:  # noqa: ARG002 - likewise
+        """Return all of the array."""
+        return self[:]
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)
 
@@ -224,6 +246,31 @@ Stored = NDArray[T] | StoredArray[T]
 def seen_at(array: Stored[T], index: NDArray[np.int64]) -> NDArray[T]:
     """Return all of an array, of which only what the index names may be read."""
     return array.seen_at(index) if isinstance(array, StoredArray) else array
+
+
+def seen_between(array: Stored[T], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[T]:
+    """Return all of an array, read-only, of which only what is between each start and its end may be read.
+
+    Args:
+        array: Of any length.
+        starts: int64 (m).
+        ends: int64 (m), at least their starts.
+    """
+    seen = (array.seen_between(starts, ends) if isinstance(array, StoredArray) else array).view()
+    seen.flags.writeable = False
+    return seen
+
+
+@compiled()
+def _are_ranges_checked(
+    begins: NDArray[np.int64], ends: NDArray[np.int64], shift: int, checked: NDArray[np.bool_]
+) -> bool:
+    for i in range(len(begins)):
+        if begins[i] < ends[i]:
+            for block in range(begins[i] >> shift, ((ends[i] - 1) >> shift) + 1):
+                if not checked[block]:
+                    return False
+    return True
 
 
 @compiled()

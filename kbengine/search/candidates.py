@@ -56,21 +56,3 @@ def candidate_ranges(snapshot: Snapshot, rows: Int64, passages: Int64, *, max_ph
         first.astype(np.int64), stop.astype(np.int64), whole.astype(np.int64)
     )
     return CandidateRanges(merged_first, merged_stop, merged_passages)
-
-
-def top_passages(scores: Float32, live: NDArray[np.bool_], k: int) -> Int64:
-    """Return the indices of the k best live passages with a positive score, best first, ties by index."""
-    if k <= 0 or len(scores) == 0:
-        return np.zeros(0, dtype=np.int64)
-    if len(scores) > k:
-        # The threshold is found on the positive scores only: most passages share no term with a query.
-        positive = np.flatnonzero(scores > 0)
-        positive = positive[live[positive]]
-        if len(positive) > k:
-            cut = np.partition(scores[positive], len(positive) - k)[len(positive) - k]
-            positive = positive[scores[positive] >= cut]
-    else:
-        positive = np.flatnonzero((scores > 0) & live)
-    order = np.lexsort((positive, -scores[positive]))[:k]
-    best: Int64 = positive[order].astype(np.int64)
-    return best

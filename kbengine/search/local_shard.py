@@ -27,7 +27,6 @@ from kbengine.search.shard_answers import (
     ScoreAnswer,
 )
 from kbengine.search.shard_requests import (
-    CandidateQuery,
     CandidateRequest,
     CountRequest,
     LexicalQuery,
@@ -35,7 +34,6 @@ from kbengine.search.shard_requests import (
     ResolveRequest,
     SayRequest,
     Scope,
-    ScoreQuery,
     ScoreRequest,
 )
 from kbengine.search.verbatim import passages_saying, sayers_of
@@ -113,7 +111,7 @@ class LocalShard:
         snapshot = self._view(request.scope)
         sayers = []
         for saying in request.sayings:
-            order = None if saying.lexical is None else self._lexical_of(snapshot, saying.lexical).scores
+            order = None if saying.lexical is None else self._lexical_of(snapshot, saying.lexical)
             sayers.append(sayers_of(snapshot, saying, order, is_alone=request.scope.is_alone))
         return SayAnswer(tuple(sayers))
 
@@ -147,7 +145,7 @@ class LocalShard:
         return tuple(sorted(self._records.known_names(names)))
 
     def lexical_scores(self, query: LexicalQuery) -> LexicalScores:
-        """Return the lexical scores of all passages that can be found, for who looks at each of them."""
+        """Return the lexical scores of passages."""
         return self._lexical_of(self._snapshot, query)
 
     def _view(self, scope: Scope) -> Snapshot:
@@ -168,29 +166,21 @@ class LocalShard:
             self._restrictions.keep(self._snapshot, scope.where, kept)
         return kept
 
-    def _all_lexical(
-        self, snapshot: Snapshot, queries: Sequence[CandidateQuery | ScoreQuery]
-    ) -> list[LexicalScores | None]:
-        return [None if each.lexical is None else self._lexical_of(snapshot, each.lexical) for each in queries]
-
     def _lexical_of(self, snapshot: Snapshot, query: LexicalQuery) -> LexicalScores:
-        """Return the lexical scores of all passages."""
+        """Return the lexical scores of passages."""
         known = self._lexical.get(query.key)
         if known is not None:
             return known
         words = snapshot.words
-        own = snapshot.silenced(words.scores(query.terms, query.is_title, query.factors, query.average_length))
-        for first, stop, score in zip(
-            query.named_first.tolist(), query.named_stop.tolist(), query.named_scores, strict=True
-        ):
-            own[first:stop] += score
-        found = LexicalScores(own, own)
+        own = snapshot.found(words.scores(query.terms, query.is_title, query.factors, query.average_length))
+        own = own.with_ranges(query.named_first, query.named_stop, query.named_scores)
+        documents = None
         if len(query.document_terms):
-            documents = words.document_scores(
-                query.document_terms, query.document_factors, query.average_document_length
+            documents = snapshot.found_documents(
+                words.document_scores(query.document_terms, query.document_factors, query.average_document_length)
             )
-            found = LexicalScores(own + snapshot.of_passages(documents), own, documents)
-        self._lexical.keep(query.key, found, 2 * own.nbytes)
+        found = LexicalScores(own, documents, words)
+        self._lexical.keep(query.key, found, found.nbytes)
         return found
 
     def _named_documents(

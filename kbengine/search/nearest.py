@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.errors import StateError
-from kbengine.search.candidates import top_passages
 from kbengine.search.query_vectors import LexicalScores
 from kbengine.search.shard_answers import CandidateAnswer, Candidates, Nearest, Ranked
 from kbengine.search.shard_requests import CandidateQuery, CandidateRequest, NameScores
@@ -60,7 +59,7 @@ def candidates_of(
                 end,
                 next(passages) if query.by_vectors else _NOTHING,
                 *of_words,
-                gate=_best_documents(snapshot, scores, query.n_gate),
+                gate=_best_documents(scores, query.n_gate),
                 named=named,
                 named_words=words,
             )
@@ -147,11 +146,11 @@ def _by_words(
     """
     if scores is None or not query.n_lexical:
         return _NOTHING, None, _NOTHING, _NO_NUMBERS, _NO_NUMBERS
-    best = top_passages(scores.scores, snapshot.live_passages, query.n_lexical)
-    lexical, own = _ranked(snapshot, best, scores.scores[best], is_alone), None
-    if scores.own is not scores.scores:
-        others = top_passages(scores.own, snapshot.live_passages, query.n_lexical)
-        own = _ranked(snapshot, others, scores.own[others], is_alone)
+    best = scores.best(query.n_lexical)
+    lexical, own = _ranked(snapshot, best, scores.before_gate(best), is_alone), None
+    if scores.documents is not None:
+        others = scores.own.best(query.n_lexical)
+        own = _ranked(snapshot, others, scores.own.of(others), is_alone)
         best = np.concatenate([best, others])
     if not query.n_documents:
         return lexical, own, _NOTHING, _NO_NUMBERS, _NO_NUMBERS
@@ -159,7 +158,7 @@ def _by_words(
     chosen = list(dict.fromkeys(lexical_documents.tolist()))[: query.n_documents]
     ranges = [snapshot.passages_of_document(document_id) for document_id in chosen]
     numbers = np.concatenate([_NO_NUMBERS, *(np.arange(each.start, each.stop, dtype=np.int64) for each in ranges)])
-    in_documents = _ranked(snapshot, numbers, scores.scores[numbers], is_alone)
+    in_documents = _ranked(snapshot, numbers, scores.before_gate(numbers), is_alone)
     documents = np.repeat(np.array(chosen, dtype=np.int64), [len(each) for each in ranges])
     return lexical, own, in_documents, documents, lexical_documents
 
@@ -168,7 +167,7 @@ def _by_names(
     snapshot: Snapshot, names: NameScores, lexical: LexicalScores | None, n: int, is_alone: bool
 ) -> tuple[Ranked, Float32]:
     """Return the best passages by names, of each document a few, and their lexical scores."""
-    words = np.zeros(len(names.passages), dtype=np.float32) if lexical is None else lexical.scores[names.passages]
+    words = np.zeros(len(names.passages), dtype=np.float32) if lexical is None else lexical.before_gate(names.passages)
     order = np.lexsort((names.passages, -words, -names.scores))
     order = order[snapshot.live_passages[names.passages[order]]]
     # Of each document the first few: places within groups of equal ids, in the order of a stable sort.
@@ -182,14 +181,11 @@ def _by_names(
     return _ranked(snapshot, names.passages[best], names.scores[best], is_alone), words[best]
 
 
-def _best_documents(snapshot: Snapshot, lexical: LexicalScores | None, n: int) -> Float32:
-    """Return the n best scores of whole documents that can be found, falling."""
-    if lexical is None or lexical.documents is None or not n:
+def _best_documents(lexical: LexicalScores | None, n: int) -> Float32:
+    """Return the n best scores of whole documents that can be found, falling; those of 0 are left out."""
+    if lexical is None or lexical.documents is None:
         return _NO_SCORES
-    scores = lexical.documents[snapshot.live_passages[snapshot.words.first_passages]]
-    n = min(n, len(scores))
-    best: Float32 = np.sort(np.partition(scores, len(scores) - n)[len(scores) - n :])[::-1].copy() if n else _NO_SCORES
-    return best
+    return lexical.documents.of(lexical.documents.best(n))
 
 
 def _ranked(snapshot: Snapshot, passages: Int64, scores: Float32, is_alone: bool) -> Ranked:

@@ -19,6 +19,7 @@ from storage.terms import name_term, names_of_title, terms_of
 
 if TYPE_CHECKING:
     from kbengine.search.live_records import LiveRecords
+    from kbengine.search.query_vectors import LexicalScores
     from kbengine.search.records import Records
     from storage.reader import KBReader
     from storage.snapshot import Snapshot
@@ -58,7 +59,7 @@ def other_names(records: Records, name: str, document_id: int) -> list[str]:
     return [distinct[term] for term in reversed(distinct) if term not in known][:OTHER_NAMES]
 
 
-def sayers_of(snapshot: Snapshot, saying: Saying, order: Float32 | None, *, is_alone: bool) -> Sayers:
+def sayers_of(snapshot: Snapshot, saying: Saying, order: LexicalScores | None, *, is_alone: bool) -> Sayers:
     """Return the passages that have each word of a name.
 
     Costs no more than reading the postings of its words, which BM25 does too. Of a name whose words are all frequent
@@ -68,7 +69,7 @@ def sayers_of(snapshot: Snapshot, saying: Saying, order: Float32 | None, *, is_a
     Args:
         snapshot: what is searched.
         saying: the name, and what is known about its words.
-        order: float32 (n_passages), what passages are looked into by, highest first; None for their own order.
+        order: whose scores say which passages are looked into first, the highest; None for their own order.
         is_alone: whether there are no other shards.
     """
     lists = [_having(snapshot, stems) for stems in _stems(saying.name, saying.languages)]
@@ -122,9 +123,9 @@ def passages_saying(records: KBReader | LiveRecords, snapshot: Snapshot, look: L
     return np.array(said, dtype=np.bool_)
 
 
-def _first(snapshot: Snapshot, passages: Int64, order: Float32 | None, n: int, is_alone: bool) -> Ranked:
-    """Return the n best of some passages, which rise, by a score of all passages; of equal ones the first."""
-    scores = np.zeros(len(passages), dtype=np.float32) if order is None else order[passages]
+def _first(snapshot: Snapshot, passages: Int64, order: LexicalScores | None, n: int, is_alone: bool) -> Ranked:
+    """Return the n best of some passages, which rise, by their scores; of equal ones the first."""
+    scores = np.zeros(len(passages), dtype=np.float32) if order is None else order.before_gate(passages)
     if len(passages) > n:
         kept = np.arange(n)
         if order is not None:

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Signals:
-    """One query's lexical scores of all passages, and its name scores; None where they do not count."""
+    """One query's lexical scores, and its name scores; None where they do not count."""
 
     lexical: LexicalScores | None
     names: NameScores | None

@@ -20,6 +20,7 @@ from kbengine.search.meanings import (
 )
 from kbengine.search.name_signal import begins_sentence
 from kbengine.search.query import Query, SearchOptions, Weights
+from kbengine.search.query_vectors import LexicalScores
 from kbengine.search.sayings import Sought, sayings_of
 from kbengine.search.searcher import Searcher
 from kbengine.search.shard_requests import Look, Saying
@@ -29,6 +30,7 @@ from kbengine.search.verbatim import OTHER_SCORE, READ_PASSAGES, passages_saying
 from storage.alias_records import NewAlias
 from storage.reader import KBReader
 from storage.records import NewDocument
+from storage.text_scores import TextScores
 from storage.writer import KBWriter
 from tests.kbengine.synthetic_kb import WordEncoder, passages_of, synthetic_settings
 
@@ -215,7 +217,8 @@ def test_no_more_passages_are_looked_into_than_allowed(larger):
 
     with Counting.open(larger) as reader:
         snapshot = reader.snapshot()
-        order = np.arange(snapshot.n_passages, dtype=np.float32)
+        numbers = np.arange(snapshot.n_passages)
+        order = LexicalScores(TextScores(numbers, numbers.astype(np.float32)), None, snapshot.words)
         found = sayers_of(snapshot, Saying("Kelp", 10, None), order, is_alone=True)
         looked = passages_saying(reader, snapshot, Look("Kelp", True, found.first.numbers))
 

@@ -169,7 +169,7 @@ class CandidateSource:
         ):
             scores = np.zeros(len(each.passages), dtype=np.float32)
             if signals.lexical is not None:
-                scores = signals.lexical.scores[each.passages] * np.float32(query.weights.lexical)
+                scores = signals.lexical.of(each.passages) * np.float32(query.weights.lexical)
             if signals.names is not None:
                 scores = scores + signals.names.of(each.passages) * np.float32(query.weights.name)
             parts.append(scores.astype(np.float32))
