@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -124,6 +125,7 @@ class Answerer:
     def _answered(self, asked: Sequence[_Asked], options: AnswerOptions) -> list[TaskAnswer]:
         """Return the answers of one encoder, which the options name."""
         requests = [request for request, _ in asked]
+        began = time.perf_counter()
         for _ in range(MAX_RETRIES):
             calibrations = self.calibrations_for(options.encoder)
             acceptances = [
@@ -134,7 +136,10 @@ class Answerer:
             # A commit between reading the calibrations and searching may have changed them, or the encoder itself.
             is_same_encoder = found[0].result.encoder == self._knowledge_base.encoder_for(options.encoder).fingerprint
             if is_same_encoder and self.calibrations_for(options.encoder) == calibrations:
-                return [_answer_of(*each, options=options) for each in zip(requests, found, acceptances, strict=True)]
+                answers = [
+                    _answer_of(*each, options=options) for each in zip(requests, found, acceptances, strict=True)
+                ]
+                return _timed(answers, (time.perf_counter() - began) * 1e3)
         raise StateError(
             f"the knowledge base was calibrated, or its encoder replaced, {MAX_RETRIES} times during one call; "
             "try again"
@@ -275,6 +280,13 @@ def _acceptance(task: Task, calibrations: Calibrations, options: AnswerOptions, 
     if options.threshold is not None:
         return _Acceptance(found.confidence, options.threshold or None, 0.0)
     return _Acceptance(found.confidence, found.threshold, found.answerable_threshold or 0.0)
+
+
+def _timed(answers: Sequence[TaskAnswer], total_ms: float) -> list[TaskAnswer]:
+    """Return the answers with the time of the whole call, of which grouping and judging hits is a stage of its own."""
+    searched_ms = answers[0].timings_ms.get("total", 0.0)
+    stages = {"answer": max(0.0, total_ms - searched_ms), "total": total_ms}
+    return [replace(answer, timings_ms={**answer.timings_ms, **stages}) for answer in answers]
 
 
 def _queries(requests: Sequence[TaskInput]) -> list[Query]:

@@ -145,7 +145,7 @@ class TaskAnswer:
     encoder: str
     n_query_tokens: int
     truncated: bool
-    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    timings_ms: Mapping[str, float] = field(default_factory=dict, compare=False)
     mention: Span | None = None
     answerable: float | None = None
     lexical_factor: float | None = None

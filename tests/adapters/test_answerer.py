@@ -52,6 +52,13 @@ def answers(script=world, *requests, **options):
     return Answerer(ScriptedKnowledgeBase(script)).answer(requests, AnswerOptions(**options))
 
 
+def test_times_tell_what_making_answers_took() -> None:
+    """The stage `answer` is what the whole call took beyond the search; the total has both."""
+    (found,) = answers(world, REQUESTS[0])
+    assert found.timings_ms["answer"] > 0
+    assert found.timings_ms["total"] >= found.timings_ms["answer"]
+
+
 def test_a_question_gets_phrases_grouped_with_their_places() -> None:
     """Text as stored, the best place first; every place with its characters, sentence and provenance."""
     (found,) = answers(world, REQUESTS[0])

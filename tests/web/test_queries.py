@@ -55,6 +55,7 @@ def test_every_task_answers_with_the_one_envelope(shared, task):
                 place.score, abs=1e-4
             )
     assert {"encode", "total", "queue"} <= set(answer.timings_ms)
+    assert ("answer" in answer.timings_ms) == (task != "search")
 
 
 def test_the_answer_is_that_of_the_python_api(shared):
