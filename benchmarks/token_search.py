@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ BATCH = 64
 RECALL_VECTORS = 200
 # Other queries than those that are timed: whoever asks first pays for pages and checksums of what nobody has read.
 WARM_UP = 448
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,13 @@ class Times:
     clock: list[float]
     processor: list[float]
 
-    def take(self, call: Callable[[], object]) -> None:
-        """Time one call."""
+    def take(self, call: Callable[[], T]) -> T:
+        """Time one call and return what it gives."""
         began, began_processor = time.perf_counter(), time.process_time()
-        call()
+        given = call()
         self.clock.append(time.perf_counter() - began)
         self.processor.append(time.process_time() - began_processor)
+        return given
 
     def medians_ms(self, n_queries: int = 1) -> dict[str, float]:
         """Return the medians in milliseconds a query."""
