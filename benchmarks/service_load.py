@@ -43,6 +43,7 @@ class Config:
     serve_options: tuple[str, ...] = ()
     clients: tuple[int, ...] = CLIENTS
     read: int | None = None
+    packages: Path | None = None
     k: int = 10
     seed: int = 13
 
@@ -103,10 +104,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(kb: Path, arguments: Sequence[str] = ()) -> Iterator[Server]:
-    """A server of the knowledge base, stopped at the end."""
-    command = [sys.executable, "-m", "kbengine.cli", "serve", "--kb", str(kb), "--port", "0", "--cache-entries", "0"]
-    with subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True) as process:
+def served(kb: Path, arguments: Sequence[str] = (), packages: Path | None = None) -> Iterator[Server]:
+    """A server of the knowledge base, stopped at the end; its code is in the folder `packages`, or that of here."""
+    path = ["-P", "-m", "kbengine.cli"] if packages is not None else ["-m", "kbengine.cli"]
+    command = [sys.executable, *path, "serve", "--kb", str(kb), "--port", "0", "--cache-entries", "0"]
+    environment = {**os.environ, **({} if packages is None else {"PYTHONPATH": str(packages)})}
+    with subprocess.Popen([*command, *arguments], env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
             yield Server(_port(process), process.pid)
@@ -196,7 +199,7 @@ def measure(config: Config) -> dict[str, Any]:
         "serve_options": list(config.serve_options),
         "read": "by default" if config.read is None else config.read,
     }
-    with served(config.kb, config.serve_options) as server:
+    with served(config.kb, config.serve_options, config.packages) as server:
         for n_clients in (1, 8):
             measure_clients(server, n_clients, bodies, 2.0)  # warm-up
         for n_clients in config.clients:
@@ -218,6 +221,7 @@ def main() -> None:
     parser.add_argument("--serve-options", default="", help='of kbengine serve, such as "--dispatchers 2"')
     parser.add_argument("--read", type=int, help="passages read for a query; by default what the service chooses")
     parser.add_argument("--clients", default=",".join(map(str, CLIENTS)), help="numbers of clients, with commas")
+    parser.add_argument("--packages", type=Path, help="the folder of a commit's packages, to serve with these")
     parser.add_argument("--name", default="service_load")
     arguments = parser.parse_args()
     write_result(
@@ -231,6 +235,7 @@ def main() -> None:
                 tuple(arguments.serve_options.split()),
                 tuple(map(int, arguments.clients.split(","))),
                 arguments.read,
+                arguments.packages,
             )
         ),
     )
