@@ -59,6 +59,11 @@ class Outcome:
     failure: Failure | None
 
 
+MANY = "many"
+MANY_CALLS = Method(tuple[bytes, ...], tuple[bytes, ...])
+"""Several calls in one message, each as a message of its own; so are the answers, in their order."""
+
+
 def call(place: Place, name: str, method: Method, request: object) -> bytes:
     """Return the message of a call."""
     return encode(Call(place, name, encode(request, method.request)))
@@ -71,6 +76,8 @@ def read_call(message: bytes, methods: Mapping[str, Method]) -> tuple[Call, obje
         MessageError: it is none, or asks for what there is not.
     """
     found = decode(Call, message)
+    if found.method == MANY:
+        return found, decode(MANY_CALLS.request, found.request)
     if found.method not in methods:
         raise MessageError(f"a call of {found.method!r}, wanted one of {', '.join(methods)}")
     return found, decode(methods[found.method].request, found.request)

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from kbengine.cluster.calls import Call, Method, Place, answered, failed, read_call
-from kbengine.errors import KBError, StateError
+from kbengine.cluster.calls import MANY, MANY_CALLS, Call, Method, Place, answered, failed, read_call
+from kbengine.errors import KBError, MessageError, StateError
 
 GENERATIONS = 2
 """Generations that a host has open: the newest that it was asked for, and the one before."""
+
+THREADS = 8
+"""Of several calls in one message so many are answered at a time."""
 
 
 class OpenShard(Protocol):
@@ -52,11 +56,19 @@ class ShardHost:
         self._opening: dict[Place, threading.Lock] = {}
         self._held: dict[Place, _Held] = {}
         self._closed = False
+        self._threads = ThreadPoolExecutor(THREADS, "kbengine-shard-call")
 
     def answer(self, message: bytes) -> bytes:
         """Return the answer to a call, or the error that it ended with; both as messages."""
+        return self._answer(message, takes_many=True)
+
+    def _answer(self, message: bytes, *, takes_many: bool = False) -> bytes:
         try:
             found, request = read_call(message, self._methods)
+            if found.method == MANY:
+                if not takes_many:
+                    raise MessageError("several calls within one of several, wanted calls of shards")
+                return answered(MANY_CALLS, tuple(self._threads.map(self._answer, cast(tuple[bytes, ...], request))))
             method = self._methods[found.method]
             with self._shard(found) as shard:
                 return answered(method, getattr(shard, found.method)(request))
@@ -80,6 +92,7 @@ class ShardHost:
         with self._lock:
             self._closed = True
             leaving = list(self._held)
+        self._threads.shutdown(wait=False)
         self._leave(leaving)
 
     def _shard(self, found: Call) -> Any:

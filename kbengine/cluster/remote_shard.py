@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
-from kbengine.cluster.calls import Method, Place, call, read_outcome
-from kbengine.cluster.replicas import ReplicaSet
+from kbengine.cluster.calls import MANY, MANY_CALLS, Call, Method, Place, call, read_outcome
+from kbengine.cluster.replicas import RejectedAnswer, ReplicaSet
+from kbengine.cluster.wire import encode
+from kbengine.errors import UsageError
 from kbengine.search.shard_answers import (
     CandidateAnswer,
     CountAnswer,
@@ -34,6 +37,40 @@ SEARCHING: Mapping[str, Method] = {
     "known_names": Method(tuple[str, ...], tuple[str, ...]),
 }
 """What a search asks of shards."""
+
+
+def ask_together(shards: Sequence[RemoteShard], name: str, requests: Sequence[object]) -> list[Any]:
+    """Return what shards that the same replicas have open answer to one kind of call, sent as one message.
+
+    Where that fails, or takes longer than is usual, each is asked for itself.
+
+    Args:
+        shards: of one request.
+        name: of the call.
+        requests: one for each shard; a request that several have is encoded once.
+
+    Raises:
+        ShardUnavailableError: as when each is asked for itself.
+        UsageError: what is asked cannot be asked.
+    """
+    method, first = SEARCHING[name], shards[0]
+    messages = {id(each): b"" for each in requests}
+    for each in requests:
+        messages[id(each)] = messages[id(each)] or encode(each, method.request)
+    calls = [encode(Call(shard.place, name, messages[id(each)])) for shard, each in zip(shards, requests, strict=True)]
+    message = call(replace(first.place, shard=""), MANY, MANY_CALLS, tuple(calls))
+    names = [shard.place.shard for shard in shards]
+    # A second one where the first takes long: it is asked that has less to do.
+    found = first.ask_once(name, message, names) or first.ask_once(name, message, names)
+    if found is None:
+        return [shard.ask(name, method, each) for shard, each in zip(shards, requests, strict=True)]
+    answers = []
+    for shard, each, outcome in zip(shards, requests, found, strict=True):
+        try:
+            answers.append(read_outcome(outcome, method))
+        except RejectedAnswer:
+            answers.append(shard.ask(name, method, each))
+    return answers
 
 
 class RemoteShard:
@@ -94,6 +131,15 @@ class RemoteShard:
             read=lambda message: read_outcome(message, method),
             patience_s=self._patience_s,
         )
+
+    def ask_once(self, name: str, message: bytes, shards: Sequence[str]) -> Sequence[bytes] | None:
+        """Return the answers to calls of shards in one message, None where they are to be sent one by one."""
+        answer = self._replicas.ask_once(name, message, deadline=self._deadline, shards=shards)
+        try:
+            found = None if answer is None else cast(tuple[bytes, ...], read_outcome(answer, MANY_CALLS))
+        except (RejectedAnswer, UsageError):
+            return None
+        return found if found is not None and len(found) == len(shards) else None
 
     def _ask(self, name: str, request: object) -> Any:
         return self.ask(name, SEARCHING[name], request)

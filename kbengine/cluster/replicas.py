@@ -219,6 +219,37 @@ class ReplicaSet:
             for watched, _ in asked.values():  # what comes of these, nobody learns
                 watched.breaker.abandoned()
 
+    def ask_once(self, kind: str, message: bytes, *, deadline: float, shards: Sequence[str]) -> bytes | None:
+        """Return what one replica answers, None where it fails, or takes longer than is usual and there is another.
+
+        For what can be asked in another way, by `ask`, which waits for replicas and tries them all.
+
+        Args:
+            kind: as in `ask`.
+            message: the call.
+            deadline: as in `ask`.
+            shards: which it is about.
+        """
+        clock = self._clock
+        chosen = self._choose(())
+        if chosen is None:
+            return None
+        sent_at = clock()
+        future = chosen.send(message, is_hedge=False)
+        done, _ = wait([future], timeout=max(min(self._latencies.hedge_after_s(kind), deadline - clock()), 0.0))
+        if not done:
+            if len(self.replicas) > 1 and self._latencies.may_hedge():
+                chosen.breaker.abandoned()
+                return None
+            wait([future], timeout=max(deadline - clock(), 0.0))
+        if not future.done() or future.cancelled() or future.exception() is not None:
+            chosen.breaker.failed()
+            return None
+        chosen.breaker.succeeded()
+        for shard in shards:
+            self._latencies.add(kind, clock() - sent_at, shard=shard)
+        return future.result()
+
     def _choose(self, tried: Sequence[Watched]) -> Watched | None:
         """Return the replica with the fewest calls in flight that may be asked, other than those tried."""
         left = [each for each in self.replicas if each not in tried]

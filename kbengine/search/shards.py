@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from kbengine.search.local_shard import LocalShard
 from kbengine.search.records import Records
@@ -17,6 +17,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class PlannedCall:
+    """What a shard is to be asked: one of its methods, and the request."""
+
+    method: str
+    request: Any
+
+
+class _Planning:
+    """A shard that notes what it is asked instead of answering."""
+
+    def __getattr__(self, name: str) -> Callable[[Any], PlannedCall]:
+        return lambda request: PlannedCall(name, request)
+
+
+@dataclass(frozen=True)
 class Shards:
     """The shards of one generation.
 
@@ -25,19 +40,28 @@ class Shards:
         members: The shards, none of whose documents is another's.
         records: Documents, passages and names of all of them.
         executor: What asks several at a time; None: they are asked one after another.
+        together: Asks all at once, in the executor's stead: given what each is to be asked, it returns what each
+            answers; a value that is no `PlannedCall` is returned as it is.
     """
 
     generation: int
     members: tuple[Shard, ...]
     records: Records
     executor: Executor | None = None
+    together: Callable[[Sequence[Any]], list[Any]] | None = None
 
     def scope(self, where: str | None) -> Scope:
         """Return what requests say about what is searched."""
         return Scope(self.generation, where, len(self.members) == 1)
 
     def each(self, ask: Callable[[int, Shard], T]) -> list[T]:
-        """Return what each shard answers, in their order; `ask` is given a shard's number and the shard."""
+        """Return what each shard answers, in their order.
+
+        Args:
+            ask: given a shard's number and the shard, asks it for one thing at most and returns the answer as it is.
+        """
+        if self.together is not None:
+            return self.together([ask(number, cast(Shard, _Planning())) for number in range(len(self.members))])
         if self.executor is None or len(self.members) == 1:
             return [ask(number, shard) for number, shard in enumerate(self.members)]
         return list(self.executor.map(ask, range(len(self.members)), self.members))

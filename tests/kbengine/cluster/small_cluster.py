@@ -11,6 +11,7 @@ from pathlib import Path
 from kbengine.build.builder import stored_threshold
 from kbengine.build.document_encoder import DocumentEncoder
 from kbengine.build.filtering import FilterOptions
+from kbengine.cluster.routing import RouterOptions
 from kbengine.corpus.document import CorpusDocument
 from kbengine.encoders.encoder import Encoder
 from storage.cluster import Cluster
@@ -24,6 +25,8 @@ from storage.shard_files import put_common, put_shard
 from storage.shard_merge import ShardPart, merge_shards
 
 AT = "2026-01-01T00:00:00+00:00"
+PATIENT = RouterOptions(deadline_s=600.0)
+"""Answers may take as long as a busy machine needs."""
 
 
 @dataclass(frozen=True)

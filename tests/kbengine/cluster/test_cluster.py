@@ -14,7 +14,7 @@ import pytest
 
 from adapters.tasks.answerer import Answerer, AnswerOptions
 from kbengine.cluster.breaker import Breaker, BreakerOptions
-from kbengine.cluster.calls import Call
+from kbengine.cluster.calls import MANY, MANY_CALLS, Call, failed
 from kbengine.cluster.host import ShardHost
 from kbengine.cluster.hosting import METHODS, HostSpec, ShardOpener, host_of
 from kbengine.cluster.knowledge_base import ClusterKnowledgeBase
@@ -37,7 +37,7 @@ from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.knowledge_base import KnowledgeBase, KnowledgeBaseOptions
 from storage.cluster import Cluster
 from storage.errors import CatalogUnavailableError, CorruptError
-from tests.kbengine.cluster.small_cluster import Corpus, corpus_of, make_cluster, one_knowledge_base
+from tests.kbengine.cluster.small_cluster import PATIENT, Corpus, corpus_of, make_cluster, one_knowledge_base
 from web.app import create_app
 from web.engine import Engine
 from web.settings import ServiceSettings
@@ -61,15 +61,20 @@ class Faulty:
         self.name = "faulty"
         self.host = host
         self.down: set[str] = set()
+        self.sent = 0
         self.on_call: Any = None
 
     def send(self, message: bytes) -> Future[bytes]:
         """Answer at once, or fail."""
         future: Future[bytes] = Future()
-        call = decode(Call, message)
-        if self.on_call is not None:
-            self.on_call(call)
-        if call.place.shard in self.down:
+        self.sent += 1
+        calls = [decode(Call, message)]
+        if calls[0].method == MANY:
+            calls = [decode(Call, each) for each in decode(MANY_CALLS.request, calls[0].request)]
+        for call in calls:
+            if self.on_call is not None:
+                self.on_call(call)
+        if self.down & {call.place.shard for call in calls}:
             future.set_exception(ConnectionError("the actor died"))
         else:
             future.set_result(self.host.answer(message))
@@ -133,7 +138,7 @@ def root(corpus, tmp_path) -> str:
 @pytest.fixture
 def cluster(root, tmp_path) -> Iterator[ClusterKnowledgeBase]:
     """It, searched in this process."""
-    with open_cluster(ClusterOptions(root, folder=tmp_path / "state")) as knowledge_base:
+    with open_cluster(ClusterOptions(root, folder=tmp_path / "state", router=PATIENT)) as knowledge_base:
         yield knowledge_base
 
 
@@ -142,7 +147,7 @@ def faulty(root, encoder, tmp_path) -> Iterator[tuple[ClusterKnowledgeBase, Faul
     """It, with a replica that can be made to fail, and no patience."""
     opened = Cluster.open(root)
     replica = Faulty(ShardHost(ShardOpener(opened, tmp_path / "shards"), METHODS))
-    router = Router(opened, OneFaulty(replica), RouterOptions(ReplicaOptions(patience_s=0.0)))
+    router = Router(opened, OneFaulty(replica), RouterOptions(ReplicaOptions(patience_s=0.0), deadline_s=600.0))
     (tmp_path / "state").mkdir()
     with ClusterKnowledgeBase(opened, router, encoder, tmp_path / "state", KnowledgeBaseOptions()) as knowledge_base:
         yield knowledge_base, replica
@@ -248,6 +253,33 @@ def test_a_search_sees_one_generation_throughout(faulty):
     replica.on_call = None
     after = knowledge_base.search("Frida Kahlo", unit="document", k=1)
     assert (after.generation, after.hits[0].document.doc_id == "frida-kahlo") == (2, False)
+
+
+def test_shards_of_one_searcher_are_asked_in_one_message(faulty):
+    """As many messages as rounds, however many shards there are; one by one where that fails, with the same answer."""
+    knowledge_base, replica = faulty
+    rounds: list[str] = []
+    replica.on_call = lambda call: rounds.append(call.method)
+    found = knowledge_base.search("Who conducted research on radioactivity?", k=5)
+    assert rounds.count("candidates") >= N_SHARDS and 2 * replica.sent < len(rounds)
+    host, replica.host = replica.host, RefusesMany(replica.host)
+    sent, replica.sent = replica.sent, 0
+    assert knowledge_base.search("Who conducted research on radioactivity?", k=5).hits == found.hits
+    assert replica.sent > sent
+    replica.host = host
+
+
+class RefusesMany:
+    """A host that answers one call at a time."""
+
+    def __init__(self, host: ShardHost) -> None:
+        self._host = host
+
+    def answer(self, message: bytes) -> bytes:
+        """Answer, unless it is several calls."""
+        if decode(Call, message).method == MANY:
+            return failed(StateError("one at a time"))
+        return self._host.answer(message)
 
 
 def test_a_shard_that_does_not_answer_is_refused_by_name_or_left_out_when_asked(faulty):

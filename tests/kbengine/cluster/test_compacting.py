@@ -30,7 +30,7 @@ from storage.cluster_compaction import CompactionLimits, compact_step, plan_step
 from storage.cluster_copies import verify_generation
 from storage.errors import CatalogUnavailableError, LockedError
 from storage.generation_manifest import ShardEntry
-from tests.kbengine.cluster.small_cluster import corpus_of, make_cluster
+from tests.kbengine.cluster.small_cluster import PATIENT, corpus_of, make_cluster
 from tests.kbengine.cluster.test_cluster import ASKED, DEMO, plain
 from tests.kbengine.cluster.test_writer import copy_tree
 
@@ -68,7 +68,7 @@ def root(built: Path, tmp_path: Path) -> str:
 
 def opened(root: str, tmp_path: Path, limits: CompactionLimits | None = None):
     """The cluster as a knowledge base."""
-    return open_cluster(ClusterOptions(root, folder=tmp_path / "state", compaction=limits))
+    return open_cluster(ClusterOptions(root, folder=tmp_path / "state", router=PATIENT, compaction=limits))
 
 
 def answers(knowledge_base) -> list[object]:

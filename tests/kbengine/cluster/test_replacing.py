@@ -8,6 +8,7 @@ from pathlib import Path
 from kbengine.cluster.build import build_cluster
 from kbengine.cluster.opening import ClusterOptions, open_cluster
 from storage.cluster import Cluster
+from tests.kbengine.cluster.small_cluster import PATIENT
 from tests.kbengine.cluster.small_corpus import load_encoder, request_for, write_corpus
 
 TIMES = 6
@@ -21,7 +22,7 @@ def test_a_document_that_is_replaced_while_it_is_searched_is_seen_once(tmp_path:
     build_cluster(request_for(write_corpus(tmp_path / "corpus.jsonl")), made, encoder=load_encoder(tmp_path))
     made.close()
     texts = [f"The river Qarun {number} crosses the town of Zworykin." for number in range(TIMES)]
-    with open_cluster(ClusterOptions(root, folder=tmp_path / "state")) as cluster:
+    with open_cluster(ClusterOptions(root, folder=tmp_path / "state", router=PATIENT)) as cluster:
         first = cluster.add([{"id": "moving", "title": "Moving", "text": texts[0]}]).generation
 
         def replace_it() -> None:
