@@ -16,6 +16,7 @@ from gunicorn.app.base import BaseApplication
 
 from kbengine.errors import InvalidOptionError, KBError
 from web.batching import BatchingOptions
+from web.cluster_state import take_over
 from web.engine import Engine, EngineOptions
 from web.keys import SCOPES, key_file
 from web.knowledge_bases import KnowledgeBases, NamedPath
@@ -67,6 +68,8 @@ def serve_cluster(cluster: ClusterOptions, settings: ServiceSettings) -> None:
     from kbengine.cluster.opening import cluster_folder
 
     folder = cluster_folder(cluster)
+    for said in take_over(folder):
+        print(said, file=sys.stderr, flush=True)  # noqa: T201  # there is no log before the worker is there
     check_keys(folder, settings)
     name = cluster.root.rstrip("/").rpartition("/")[2] or "cluster"
     _run([NamedPath(name, folder)], settings, lambda _path, options: Engine.open_cluster(cluster, options))

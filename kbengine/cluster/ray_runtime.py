@@ -30,11 +30,18 @@ LOOPBACK = "127.0.0.2"
 JOIN_S = 120.0
 """How long this machine may take to become part of a runtime elsewhere."""
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+_ENDS_WITH_PARENT = """
+import ctypes, runpy, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+sys.argv[0] = "ray"
+runpy.run_module("ray.scripts.scripts", run_name="__main__")
+"""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT)
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no report leaves the machine
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_gcs_server_request_timeout_seconds": "60",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "600",  # how long the head may be gone before this process is ended
     "RAY_raylet_start_wait_time_s": "120",  # under load it takes longer than Ray's 30 s
     "RAY_worker_register_timeout_seconds": "120",
     "RAY_worker_niceness": "0",  # Ray's 15 lets every other process of the machine go before an answer
@@ -85,10 +92,12 @@ def connect(options: RayOptions | None = None) -> Any:
         StateError: the runtime does not answer.
     """
     options = options or RayOptions()
+    _refuse_connected_without_token()
     require_token(is_local=options.address is None)
     ray: Any = import_ray()
     if ray.is_initialized():
         return ray
+    _read_environment(ray)
     quiet = {"configure_logging": False, "log_to_driver": False, "namespace": NAMESPACE}
     handlers = {each: signal.getsignal(each) for each in _SIGNALS}
     try:
@@ -119,6 +128,37 @@ def connect(options: RayOptions | None = None) -> Any:
     return ray
 
 
+def _refuse_connected_without_token() -> None:
+    """Raise InvalidOptionError where the program has connected Ray by itself, with a runtime that asks for no token."""
+    ray = sys.modules.get("ray")
+    if ray is None or not getattr(ray, "is_initialized", lambda: False)():
+        return
+    if ray._raylet.get_authentication_mode() != ray._raylet.AuthenticationMode.TOKEN:
+        raise InvalidOptionError(
+            "this program has connected Ray with a runtime that asks for no token; call ray.shutdown() before, and let "
+            f"kbengine connect it, or set {_MODE}=token and {_TOKEN} before you import ray"
+        )
+
+
+def _read_environment(ray: Any) -> None:
+    """Have Ray read its environment anew: a program that imported it sooner had it read without mode and token.
+
+    Raises:
+        StateError: this version of Ray cannot do that.
+    """
+    try:
+        ray._raylet.Config.initialize("")
+        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+        is_on = ray._raylet.get_authentication_mode() == ray._raylet.AuthenticationMode.TOKEN
+    except AttributeError:
+        is_on = False
+    if not is_on:
+        raise StateError(
+            f"Ray was imported before its token authentication was turned on; set {_MODE}=token and {_TOKEN} in the "
+            "environment of the program, or import ray after kbengine has connected it"
+        )
+
+
 def require_token(*, is_local: bool) -> None:
     """Turn token authentication on for this process and those that it starts; make a token for one's own runtime.
 
@@ -144,12 +184,12 @@ def require_token(*, is_local: bool) -> None:
 def _join(address: str) -> None:
     """Make this machine part of the runtime, as one that gives no processors: whoever calls actors has to be.
 
-    What is started for it ends with this process.
+    What is started for it ends with this process, also when that is killed.
 
     Raises:
         StateError: the runtime does not take it.
     """
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--address", address, "--num-cpus", "0", "--block"]
+    command = [sys.executable, "-c", _ENDS_WITH_PARENT, "start", "--address", address, "--num-cpus", "0", "--block"]
     joined = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     late = threading.Timer(JOIN_S, joined.kill)
     late.start()

@@ -217,10 +217,27 @@ def test_a_cluster_is_searched_with_authentication_and_few_rights():
 
 
 def test_commands_that_the_files_name_exist():
-    """In what they say to run."""
+    """In what they say to run: with options that they take, and all arguments."""
+    seen = 0
     for path in DEPLOY.iterdir():
-        for name in re.findall(r"kbengine ((?:key create|[a-z]+)(?= --| NAME|'|`))", path.read_text()):
-            assert cli.get_command(click.Context(cli), name.split()[0]) is not None, (path.name, name)
+        # Lines that end in a backslash go on; commands end where prose or the shell goes on.
+        text = re.sub(r"\\\\\n#? *", " ", path.read_text())
+        for line in re.findall(r"kbengine ((?:cluster|key|serve|add|backup)\b[^\n`';&|>]*)", text):
+            words, command, found = line.split(), cli, []
+            while isinstance(command, click.Group) and words:
+                found.append(words.pop(0))
+                command = command.get_command(click.Context(cli), found[-1])
+                assert command is not None, (path.name, line)
+            if not any(each.startswith("-") for each in words):
+                continue  # prose that names a command
+            options = {name for each in command.params for name in each.opts}
+            named = {each for each in words if each.startswith("--")}
+            assert named <= options, (path.name, line)
+            needed = {each.opts[-1] for each in command.params if each.required and isinstance(each, click.Option)}
+            given_by_image = set() if path.suffix == ".service" else {"--kb"}
+            assert needed - given_by_image <= named, (path.name, line)
+            seen += 1
+    assert seen >= 4
 
 
 def test_the_unit_is_one_that_systemd_reads():

@@ -13,6 +13,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,10 @@ import pytest
 
 from kbengine.cluster.build import build_cluster
 from storage.cluster import Cluster
+from tests.integrations.cluster.load import asked
 from tests.integrations.cluster.services import Postgres
 from tests.kbengine.cluster.small_corpus import N, load_encoder, request_for, write_corpus
+from tests.waiting import wait_until
 
 ASKED = {"text": "Where is the number of part 3?", "k": 5, "unit": "document"}
 
@@ -69,7 +73,19 @@ def arguments(bucket: Callable[[], str], catalog: str, tmp_path: Path) -> list[s
     cluster = Cluster.create(root, catalog)
     build_cluster(request_for(write_corpus(tmp_path / "corpus.jsonl")), cluster, encoder=load_encoder(tmp_path))
     cluster.close()
-    return ["--cluster", root, "--catalog", catalog, "--state", str(tmp_path / "state")]
+    # One query at a time: of several that are encoded together the last digit may differ.
+    return [
+        "--cluster",
+        root,
+        "--catalog",
+        catalog,
+        "--state",
+        str(tmp_path / "state"),
+        "--max-batch",
+        "1",
+        "--deadline-s",
+        "300",
+    ]
 
 
 def answers(url: str) -> list[tuple[str, float]]:
@@ -111,6 +127,40 @@ def test_it_is_asked_changed_and_started_again(arguments: list[str], postgres: P
         assert answers(again) == last
         status, told = request(f"{again}/v1/kb")
         assert (status, told["documents"], told["generation"]) == (200, N + 1, 4)
+
+
+def worker_of(process: subprocess.Popen[str]) -> int:
+    """Return the process that answers: the child of the one that watches it."""
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+
+
+def test_a_service_that_is_killed_under_load_comes_back_by_itself(arguments: list[str]) -> None:
+    """Its worker, time and again, while clients ask and one adds: no wrong answer, nothing acknowledged lost."""
+    with serving(*arguments) as (url, process):
+        right = {tuple(answers(url))}
+        with asked(lambda: request(f"{url}/v1/search", ASKED)) as load, ThreadPoolExecutor(1) as adding:
+            for number in range(3):
+                n = sum(load.answers.values())
+                wait_until(lambda n=n: sum(load.answers.values()) > n)
+                added = adding.submit(_added, url, number)
+                os.kill(worker_of(process), signal.SIGKILL)
+                added.result()
+                right.add(tuple(answers(url)))
+        assert process.poll() is None
+        assert set(load.answers) <= right and load.unreachable > 0
+        assert {status for status, _ in load.errors} <= {503}
+        assert [request(f"{url}/v1/documents/far-{number}")[0] for number in range(3)] == [200] * 3
+
+
+def _added(url: str, number: int) -> None:
+    """Add a document under a name of the change, again and again until it is acknowledged."""
+    page = {"id": f"far-{number}", "title": "Far", "text": "Nothing of all this."}
+    headers = {"Content-Type": "application/json", "Idempotency-Key": f"add-{number}"}
+    while True:
+        made = urllib.request.Request(f"{url}/v1/documents", json.dumps(page).encode(), headers)
+        with contextlib.suppress(OSError, HTTPException), urllib.request.urlopen(made, timeout=120):
+            return
+        time.sleep(0.05)
 
 
 def test_a_service_that_is_killed_leaves_nothing_that_stops_the_next(arguments: list[str]) -> None:
