@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -14,7 +15,7 @@ from kbengine.corpus.document import CorpusDocument
 from kbengine.corpus.plain import parse_plain
 from kbengine.encoders.agreement import agreeing_encoder
 from kbengine.encoders.location import DEFAULT_ENCODER
-from kbengine.errors import EncoderMismatchError
+from kbengine.errors import EncoderMismatchError, KBError
 from kbengine.reading.location import DEFAULT_READER, find_reader, has_reader
 from kbengine.search.query import Query, SearchOptions
 from storage.alias_records import NewAlias
@@ -78,6 +79,8 @@ class KnowledgeBase:
         self._encoders = AnsweringEncoders(path, encoder, always=always)
         self._write_lock = threading.Lock()
         self._cross_encoder_lock = threading.Lock()
+        self._warm_up_lock = threading.Lock()
+        self._is_warm = False
         self._cross_encoder: Reader | None = None
         self._writer: KBWriter | None = None
 
@@ -120,7 +123,7 @@ class KnowledgeBase:
             always = encoder.name if name == always else always
         knowledge_base = cls(path, encoder, options, always=always)
         knowledge_base.encoder_for()  # a damaged one is told of now
-        knowledge_base.warm_up()
+        knowledge_base._prepare()
         return knowledge_base
 
     def has_sparse(self, encoder: str | None = None) -> bool:
@@ -128,11 +131,26 @@ class KnowledgeBase:
         return self.encoder_for(encoder).sparse is not None and self._reader.snapshot().has_sparse_rows
 
     def warm_up(self) -> None:
-        """Load and check every segment, and make what encodes queries, now rather than in the first query.
+        """Do now what the first query would wait for: open new segments and, the first time, ask something.
+
+        That loads the machine code of searches, which is compiled where it never ran before (some seconds).
 
         Raises:
             CorruptError: a file is not what was written.
         """
+        self._prepare()
+        with self._warm_up_lock:
+            if self._is_warm:
+                return
+            # Words that occur, so that all of a search runs. What goes wrong with it the first real query tells.
+            with suppress(KBError):
+                title = next((document.title for document in self._reader.list_documents(limit=1)), "")
+                asked = Query.question(title or "title")
+                self.search(replace(asked, documents=asked.lexical), k=1, read=0, truncate=True)
+            self._is_warm = True
+
+    def _prepare(self) -> None:
+        """Open the segments, and make what encodes queries."""
         self._reader.snapshot()
         self.encoder_for().prepare_queries()
 

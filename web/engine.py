@@ -131,6 +131,7 @@ class Engine:
             knowledge_base.cross_encoder()  # now rather than in the first query
         for task in TASKS:
             knowledge_base.encoder_for(task=task)
+        knowledge_base.warm_up()
         return cls(knowledge_base, Answerer(knowledge_base), options)
 
     @classmethod

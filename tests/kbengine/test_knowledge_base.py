@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from importlib.resources import files
@@ -273,6 +275,31 @@ def test_a_reader_that_is_not_there_is_missed_when_opening(kb_path, encoder):
     """Also where nothing is read by default: it would never be asked for, and nobody would know."""
     with pytest.raises(EncoderError, match="'/nowhere'"):
         KnowledgeBase.open(kb_path, encoder, options=KnowledgeBaseOptions(reader="/nowhere"))
+
+
+WARMING = """
+import sys
+from pathlib import Path
+from kbengine.knowledge_base import KnowledgeBase
+with KnowledgeBase.open(Path(sys.argv[1])) as knowledge_base:
+    opened = "numba" in sys.modules
+    knowledge_base.warm_up()
+    print(opened, "numba" in sys.modules)
+"""
+
+
+def test_warming_up_loads_what_the_first_query_would_wait_for_and_opening_does_not(kb_path):
+    """A service warms up before it is ready; a command that only opens need not wait for machine code."""
+    done = subprocess.run([sys.executable, "-c", WARMING, str(kb_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_warming_up_an_empty_knowledge_base_does_nothing(kb_path, encoder):
+    """There is nothing to ask; a search after it answers with nothing."""
+    with KnowledgeBase.open(kb_path, encoder) as knowledge_base:
+        knowledge_base.delete([document.doc_id for document in knowledge_base.reader.list_documents()])
+        knowledge_base.warm_up()
+        assert knowledge_base.search("Who?").hits == ()
 
 
 def test_a_document_with_unknown_keys_is_refused(kb_path, encoder):
