@@ -199,6 +199,12 @@ class PassageRecord:
         """Ordinals, character offsets and numbers of the kept tokens; unpacked once, as many hits share a passage."""
         return unpack_offsets(self.packed_offsets, passage_id=self.passage_id)
 
+    @cached_property
+    def _has_all_numbers(self) -> bool:
+        """Whether the numbers of the kept tokens are 0, 1, 2, …, as they are of nearly every passage."""
+        numbers = self.offsets.numbers
+        return not len(numbers) or int(numbers[-1]) == len(numbers) - 1
+
     def characters(self, first_token_id: int, last_token_id: int) -> tuple[int, int] | None:
         """Return the half-open character range from the one token to the other, None unless both are stored."""
         first, last = self._place(first_token_id), self._place(last_token_id)
@@ -218,6 +224,8 @@ class PassageRecord:
     def _place(self, token_id: int) -> int | None:
         """Return the index of a kept token among the offsets, None unless it is one."""
         numbers, wanted = self.offsets.numbers, token_id - self.first_token_id
+        if self._has_all_numbers:
+            return wanted if 0 <= wanted < len(numbers) else None
         place = int(numbers.searchsorted(wanted)) if wanted >= 0 else len(numbers)
         return place if place < len(numbers) and int(numbers[place]) == wanted else None
 

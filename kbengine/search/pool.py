@@ -75,6 +75,7 @@ class Pool:
     round_ends: list[int] = field(default_factory=list)
     keys: set[Hashable] = field(default_factory=set)
     shown: set[Hashable] = field(default_factory=set)
+    n_left_out: int = 0
     is_exhausted: bool = False
     unread_part: float = 0.0
 
@@ -88,12 +89,27 @@ class Pool:
         """Whether there are passages to read."""
         return any(part.to_read is not None and len(part.to_read) for part in self.shards)
 
+    def n_wanted(self, k: int, key_of: KeyOf | None) -> int | None:
+        """Return how many of a round's hits are wanted for `k` answers; None where only they tell: then all are.
+
+        So it is where several may be one answer or stand in one sentence, and where what is read changes their order.
+        """
+        if key_of is not None or self.unit == "sentence" or self.unread_part or self.is_to_be_read:
+            return None
+        return max(0, k - len(self.keys))
+
     def wants_more(self, k: int) -> bool:
         """Tell whether there are fewer than `k` answers and more may be found."""
         return not self.is_exhausted and len(self.keys) < k
 
-    def take(self, hits: Sequence[Hit], key_of: KeyOf | None) -> None:
-        """Add the hits of a round; one whose answer an earlier round found stays out, and so does what is no answer."""
+    def take(self, hits: Sequence[Hit], key_of: KeyOf | None, *, n_left_out: int = 0) -> None:
+        """Add the hits of a round; one whose answer an earlier round found stays out, and so does what is no answer.
+
+        Args:
+            hits: what the round found, best first.
+            key_of: what makes hits one answer; None: each is one.
+            n_left_out: how many more there are that nobody wants to see.
+        """
         of_round: set[Hashable] = set()
         if self.round_ends and self.unread_part:  # what later rounds find was not read
             hits = [with_reader_part(hit, self.unread_part) for hit in hits]
@@ -108,4 +124,5 @@ class Pool:
             rank = len(self.hits) + 1
             self.hits.append(hit if hit.rank == rank else replace(hit, rank=rank))
         self.keys |= of_round
-        self.round_ends.append(len(self.hits))
+        self.n_left_out += n_left_out
+        self.round_ends.append(len(self.hits) + self.n_left_out)

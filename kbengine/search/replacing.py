@@ -7,7 +7,7 @@ codes of a few tokens are read again for that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from kbengine.search.query_vectors import QueryVectors
 from kbengine.search.rescoring import inner_products, sparse_products
 from kbengine.search.shard_requests import ResolveQuery
 from kbengine.span import Span
+from storage.compiled import compiled
 from storage.languages import language_of
 
 if TYPE_CHECKING:
@@ -132,26 +133,32 @@ def _replacement(
         return None  # a filter forgets tokens meanwhile; resolving the phrases says so
     begins, ends = passage.offsets.starts[at].astype(np.int64), passage.offsets.ends[at].astype(np.int64)
     start, end, sparse_start, sparse_end = _scores(snapshot, rows, query)
-    # (rows, lengths): phrase of row a and length b + 1 ends at row a + b
-    ahead = np.arange(len(rows))[:, None] + np.arange(min(max_phrase_tokens, len(rows)))[None, :]
-    inside = ahead < len(rows)
-    ahead = np.minimum(ahead, len(rows) - 1)
     ordinals = snapshot.token_ordinals(rows).astype(np.int64)
     sentences = np.asarray([span.start for span in sentence_spans(passage.text, language)], dtype=np.int64)
-    of_start = sentences.searchsorted(begins, side="right")
-    of_end = sentences.searchsorted(ends - 1, side="right")
-    inside &= ordinals[ahead] - ordinals[:, None] < max_phrase_tokens
-    inside &= of_start[:, None] == of_end[ahead]
-    starts_word = np.asarray([begins_word(passage.text, each) for each in begins.tolist()])
-    inside &= starts_word[:, None] & np.asarray([ends_word(passage.text, each) for each in ends.tolist()])[ahead]
-    if not is_anywhere:
-        inside &= (rows[:, None] <= last) & (rows[ahead] >= first)
-    totals = np.where(inside, (start + sparse_start)[:, None] + (end + sparse_end)[ahead], -np.inf).ravel()
-    width = ahead.shape[1]
-    for flat in np.argsort(-totals, kind="stable")[:MAX_TRIES].tolist():
-        if not np.isfinite(totals[flat]):
+    # (rows, lengths): phrase of row a and length b + 1 ends at row a + b
+    totals = np.full((len(rows), min(max_phrase_tokens, len(rows))), -np.inf, dtype=np.float32)
+    _add_up(
+        start + sparse_start,
+        end + sparse_end,
+        ordinals,
+        sentences.searchsorted(begins, side="right"),
+        sentences.searchsorted(ends - 1, side="right"),
+        max_phrase_tokens,
+        len(rows) - 1 if is_anywhere else last - begin,
+        0 if is_anywhere else first - begin,
+        totals,
+    )
+    starts_word = _Remembering(lambda row: begins_word(passage.text, int(begins[row])))
+    ends_word_at = _Remembering(lambda row: ends_word(passage.text, int(ends[row])))
+    width, flat_totals = totals.shape[1], totals.ravel()
+    n_tries = 0
+    for flat in np.argsort(-flat_totals, kind="stable").tolist():
+        if n_tries == MAX_TRIES or not np.isfinite(flat_totals[flat]):
             break
-        a, b = flat // width, int(ahead[flat // width, flat % width])
+        a, b = flat // width, flat // width + flat % width
+        if not (starts_word[a] and ends_word_at[b]):
+            continue
+        n_tries += 1
         if query.unit == "phrase" and taken.has(index, int(rows[a]), int(rows[b]), (first, last)):
             continue
         if not may_be_shown(texts.place(passage_id, Span(int(begins[a]), int(ends[b])))):
@@ -164,6 +171,42 @@ def _replacement(
             float(sparse_start[a] + sparse_end[b]),
         )
     return None
+
+
+class _Remembering(dict[int, bool]):
+    """What a function tells of numbers, asked once of each."""
+
+    def __init__(self, tell: Callable[[int], bool]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def __missing__(self, number: int) -> bool:
+        return self.setdefault(number, self._tell(number))
+
+
+@compiled()
+def _add_up(
+    start: Float32,
+    end: Float32,
+    ordinals: Int64,
+    sentences_of_start: Int64,
+    sentences_of_end: Int64,
+    max_phrase_tokens: int,
+    last_start: int,
+    first_end: int,
+    totals: Float32,
+) -> None:
+    """Write the scores of phrases, float32 (rows, lengths), that keep to one sentence and are no longer than may be.
+
+    Those begin at `last_start` at the latest and end at `first_end` at the earliest.
+    """
+    for a in range(min(last_start + 1, len(start))):
+        for length in range(totals.shape[1]):
+            b = a + length
+            if b >= len(start) or ordinals[b] - ordinals[a] >= max_phrase_tokens:
+                break
+            if b >= first_end and sentences_of_start[a] == sentences_of_end[b]:
+                totals[a, length] = start[a] + end[b]
 
 
 def _scores(snapshot: Snapshot, rows: Int64, query: ResolveQuery) -> tuple[Float32, Float32, Float32, Float32]:

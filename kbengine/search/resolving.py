@@ -69,7 +69,7 @@ def resolve(records: KBReader | LiveRecords, snapshot: Snapshot, request: Resolv
             )
     return ResolveAnswer(
         tuple(
-            _hits(snapshot, phrases, query.unit, texts, known_places, explain=request.explain)
+            _hits(snapshot, phrases.firsts(query.n_hits), query.unit, texts, known_places, explain=request.explain)
             for phrases, query, known_places in zip(shown, request.queries, map(_by_rows, chosen, places), strict=True)
         ),
         tuple(phrases.score for phrases in shown),

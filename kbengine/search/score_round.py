@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-import numpy as np
-
-from kbengine.search.aggregation import ScoredPhrases
 from kbengine.search.candidate_round import Searching
 from kbengine.search.global_cut import first_phrases, phrase_order
 from kbengine.search.pool import Pool
 from kbengine.search.query import Query, SearchOptions, Weights
 from kbengine.search.readings import ranks_documents
 from kbengine.search.results import Hit
-from kbengine.search.shard_answers import RankedPhrases, ResolveAnswer
+from kbengine.search.shard_answers import ResolveAnswer
 from kbengine.search.shard_requests import ResolveQuery, ResolveRequest, ScoreQuery, ScoreRequest
+
+
+class Resolved(NamedTuple):
+    """The best hits of a query, and how many there are with those that are not wanted."""
+
+    hits: list[Hit]
+    n_found: int
 
 
 def choose_phrases(
@@ -57,22 +62,17 @@ def choose_phrases(
         scored = [answer.queries[i] for answer in answers]
         best = [each.best for each in scored]
         for part, own, n in zip(pool.shards, best, first_phrases(best, n_new[i]), strict=True):
-            part.add(_first(own, n))
+            part.add(own.phrases.firsts(n))
         to_read = [each.to_read for each in scored if each.to_read is not None]
         if is_first and len(to_read) == len(scored):
             for part, own, n in zip(pool.shards, to_read, first_phrases(to_read, n_read[i]), strict=True):
-                part.to_read = _first(own, n)
+                part.to_read = own.phrases.firsts(n)
 
 
 def reads(query: Query, weights: Weights, options: SearchOptions) -> int:
     """Return how many passages are read for a query."""
     n = query.read if options.read is None else options.read
     return n if weights.reader > 0 else 0
-
-
-def _first(phrases: RankedPhrases, n: int) -> ScoredPhrases:
-    own = phrases.phrases
-    return own if n == len(own) else own.take(np.arange(n, dtype=np.int64))
 
 
 def _score_query(pool: Pool, shard: int, n_new: int, n_read: int, is_everything: bool, is_first: bool) -> ScoreQuery:
@@ -105,7 +105,8 @@ def resolve_phrases(
     to_read: bool,
     max_phrase_tokens: int | None,
     explain: bool,
-) -> list[list[Hit]]:
+    n_hits: Sequence[int | None] | None = None,
+) -> list[Resolved]:
     """Return the hits of each pool's new phrases, or of those to be read, best first.
 
     Args:
@@ -114,19 +115,21 @@ def resolve_phrases(
         to_read: whether the phrases to be read are resolved.
         max_phrase_tokens: the longest phrase that may stand in the place of one that may not be shown; None: all stay.
         explain: whether the parts of scores are wanted.
+        n_hits: how many hits of each pool are wanted, None: all of one; None: all of each.
     """
     requests = []
+    wanted = [None] * len(pools) if n_hits is None else n_hits
     for shard in range(len(searching.shards.members)):
-        queries = tuple(_resolve_query(pool, shard, to_read) for pool in pools)
+        queries = tuple(_resolve_query(pool, shard, to_read, n) for pool, n in zip(pools, wanted, strict=True))
         requests.append(ResolveRequest(searching.scope, queries, max_phrase_tokens, explain))
     answers = searching.shards.each(lambda number, shard: shard.resolve(requests[number]))
     asked = sorted({name for answer in answers for name in answer.names_asked})
     if asked:
         answers = _with_names(searching, requests, answers, tuple(asked))
-    return [_merged([(answer, i) for answer in answers]) for i in range(len(pools))]
+    return [_merged([(answer, i) for answer in answers], n) for i, n in enumerate(wanted)]
 
 
-def _resolve_query(pool: Pool, shard: int, to_read: bool) -> ResolveQuery:
+def _resolve_query(pool: Pool, shard: int, to_read: bool, n_hits: int | None) -> ResolveQuery:
     part = pool.shards[shard]
     phrases = part.to_read if to_read else part.new
     assert phrases is not None and part.phrases is not None
@@ -138,6 +141,7 @@ def _resolve_query(pool: Pool, shard: int, to_read: bool) -> ResolveQuery:
         unit=pool.unit,
         phrases=phrases,
         taken=part.phrases,
+        n_hits=n_hits,
     )
 
 
@@ -159,14 +163,15 @@ def _with_names(
     )
 
 
-def _merged(parts: Sequence[tuple[ResolveAnswer, int]]) -> list[Hit]:
-    """Return the hits of one query from all shards, best first."""
+def _merged(parts: Sequence[tuple[ResolveAnswer, int]], n_hits: int | None) -> Resolved:
+    """Return the best hits of one query from all shards."""
+    n_found = sum(len(answer.scores[i]) for answer, i in parts)
     if len(parts) == 1:
         answer, i = parts[0]
-        return list(answer.hits[i])
+        return Resolved(list(answer.hits[i]), n_found)
     order = phrase_order([(answer.scores[i], answer.first_ids[i], answer.last_ids[i]) for answer, i in parts])
     hits: list[Hit] = []
-    for owner, place in order:
+    for owner, place in order[:n_hits]:
         answer, i = parts[owner]
         hits.append(replace(answer.hits[i][place], rank=len(hits) + 1))
-    return hits
+    return Resolved(hits, n_found)

@@ -37,6 +37,12 @@ class PhraseScores:
         """Return the phrases at the given positions, in that order."""
         return type(self)(*(getattr(self, name)[at] for name in self.__dataclass_fields__))
 
+    def firsts(self, n: int | None) -> Self:
+        """Return the first n phrases; all of them for None."""
+        if n is None or n >= len(self):
+            return self
+        return type(self)(*(getattr(self, name)[:n] for name in self.__dataclass_fields__))
+
     def followed_by(self, others: Self) -> Self:
         """Return these phrases and the others after them."""
         return type(self)(

@@ -218,12 +218,21 @@ class Searcher:
         for pool, n in zip(pools, most, strict=True):
             pool.is_exhausted = is_last or is_everything or statistics.n_rows == 0 or pool.n_phrases >= n
         rescored_at = clock()
-        resolved = resolve_phrases(searching, pools, to_read=False, max_phrase_tokens=longest, explain=options.explain)
+        found = resolve_phrases(
+            searching,
+            pools,
+            to_read=False,
+            max_phrase_tokens=longest,
+            explain=options.explain,
+            n_hits=[pool.n_wanted(options.k, key_of) for pool in pools],
+        )
         resolved_at = clock()
+        hits = [each.hits for each in found]
+        n_left_out = [each.n_found - len(each.hits) for each in found]
         if is_first:  # what further rounds find stands after the first round's hits, and is not read
-            self._read(searching, pools, resolved, options)
-        for pool, hits in zip(pools, resolved, strict=True):
-            pool.take(hits, key_of)
+            self._read(searching, pools, hits, options)
+        for pool, own, n in zip(pools, hits, n_left_out, strict=True):
+            pool.take(own, key_of, n_left_out=n)
         timings["nearest"] += (nearest_at - began) * 1e3
         timings["rescore"] += (rescored_at - nearest_at) * 1e3
         timings["resolve"] += (resolved_at - rescored_at) * 1e3
@@ -250,7 +259,7 @@ class Searcher:
                 options.max_phrase_tokens,
                 pool.query.forwards,
             )
-            for i, pool, hits in zip(places, some, to_read, strict=True)
+            for i, pool, hits in zip(places, some, (each.hits for each in to_read), strict=True)
         ]
         records = searching.shards.records
         for i, pool, read in zip(places, some, read_again(self._cross_encoder(), records, asked), strict=True):

@@ -213,8 +213,8 @@ class ResolveAnswer:
     """The hits of each query, best first.
 
     Attributes:
-        hits: Of each query; ranks are within the shard.
-        scores: float32 (n) for each query: the scores that hits are ordered by.
+        hits: Of each query, as many as are wanted; ranks are within the shard.
+        scores: float32 (n) for each query: the scores that its phrases, shown as hits or not, are ordered by.
         first_ids: int64 (n) for each query, ids of the phrases' first tokens; `last_ids` of their last ones.
         last_ids: int64 (n) for each query.
         names_asked: Texts of which the shard has to know whether they are names anywhere; the rest is empty then.

@@ -275,6 +275,7 @@ class ResolveQuery:
         unit: What a hit is.
         phrases: What is resolved.
         taken: All phrases of the shard that the query has found: others may not overlap them.
+        n_hits: How many of the best are wanted as hits; None: all. The others are put in order only.
     """
 
     start: Float32
@@ -284,6 +285,7 @@ class ResolveQuery:
     unit: Unit
     phrases: ScoredPhrases
     taken: ScoredPhrases
+    n_hits: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,6 +44,15 @@ def test_a_longer_list_begins_with_the_shorter_one(reader, unit) -> None:
     assert len({(hit.passage.passage_id, hit.span) for hit in longest}) == len(longest)
 
 
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_round_finds_as_many_however_few_are_shown(reader, unit) -> None:
+    """Only what is shown is resolved in full; where the round ended is told all the same."""
+    searcher = Searcher(reader, VectorEncoder())
+    few, many = (searcher.search([QUERY], SearchOptions(k=k, unit=unit))[0] for k in (3, 20))
+    assert len(few.hits) == 3 and few.round_ends == many.round_ends
+    assert few.round_ends[0] >= 20
+
+
 def test_places_that_are_one_answer_count_once_and_queries_are_encoded_once(reader) -> None:
     """Answers are told apart by the document's first letter: there are few, so all rounds are made."""
     encoder = CountingEncoder()
