@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import unicodedata
 from collections.abc import Sequence
@@ -176,12 +175,14 @@ def _cover_marks(text: str, tokens: TextTokens) -> TextTokens:
     """
     if not len(tokens.ids):
         return tokens
-    codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
-    is_mark = np.append(_mark_table()[np.minimum(codes, _MARK_TABLE_SIZE - 1)], False)
-    limits = np.append(tokens.starts[1:], np.int32(len(text)))
     ends = tokens.ends.copy()
-    while (moving := is_mark[ends] & (ends < limits)).any():
-        ends += moving
+    marks = _marks_in(text)
+    if marks:
+        codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+        is_mark = np.append(np.isin(codes, marks), False)
+        limits = np.append(tokens.starts[1:], np.int32(len(text)))
+        while (moving := is_mark[ends] & (ends < limits)).any():
+            ends += moving
     # Tokens that share one character share its marks too.
     same = tokens.starts[:-1] == tokens.starts[1:]
     for i in np.flatnonzero(same)[::-1]:
@@ -189,15 +190,12 @@ def _cover_marks(text: str, tokens: TextTokens) -> TextTokens:
     return TextTokens(tokens.ids, tokens.starts, ends)
 
 
-_MARK_TABLE_SIZE = 0x20000
+def _marks_in(text: str) -> list[int]:
+    """Return the codes of the non-spacing and enclosing marks of the first two planes that a text has."""
+    return [ord(each) for each in set(text) if "\u0300" <= each < "\U0001ffff" and unicodedata.category(each) in _MARKS]
 
 
-@functools.cache
-def _mark_table() -> NDArray[np.bool_]:
-    """Return bool (_MARK_TABLE_SIZE,): whether the character is a non-spacing or enclosing mark; the last is false."""
-    table = np.fromiter((unicodedata.category(chr(c)) in ("Mn", "Me") for c in range(_MARK_TABLE_SIZE)), dtype=np.bool_)
-    table[-1] = False  # stands for all characters beyond the table
-    return table
+_MARKS = ("Mn", "Me")
 
 
 def _not_unicode(texts: Sequence[str], error: TypeError) -> UsageError:
