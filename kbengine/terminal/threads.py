@@ -10,8 +10,8 @@ import os
 # default, 22 ms so, 15 ms without any spinning; idle: 12, 12 and 14 ms). numpy's products are small: one thread.
 #
 # oneDNN, which torch computes with, makes machine code for each shape of a product and keeps that of the last 1,024. A
-# build meets a new shape with nearly every batch, whose code takes 3 MB: half a gigabyte, hardly any of it used again.
-# The layers of a batch have the same shapes; 64 serve them as well, and take no longer.
+# build meets a new shape with nearly every batch, whose code takes 3 MB: 300 MB after 1,338 pages, hardly any used
+# again. The layers of a batch have the same shapes; 64 serve them as well, and take no longer.
 _DEFAULTS = {"GOMP_SPINCOUNT": "3000", "OPENBLAS_NUM_THREADS": "1", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
 
 
