@@ -143,7 +143,7 @@ class KnowledgeBase:
             if self._is_warm:
                 return
             # Words that occur, so that all of a search runs. What goes wrong with it the first real query tells.
-            with suppress(KBError):
+            with suppress(KBError, OSError):
                 title = next((document.title for document in self._reader.list_documents(limit=1)), "")
                 asked = Query.question(title or "title")
                 self.search(replace(asked, documents=asked.lexical), k=1, read=0, truncate=True)
