@@ -1,7 +1,7 @@
 """A process that stores the pages that `benchmarks.stored_pages` writes to its standard input.
 
 It runs with the packages of this working tree or of commit 39f580c, so it uses what both have, and asks which it has
-where they differ. Run by that script: python store_stream.py DIRECTORY
+where they differ. Run by that script: python store_stream.py DIRECTORY ENCODER
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def received(source: IO[bytes]) -> Iterator[list[Any]]:
         yield documents_of(json.loads(line), source)
 
 
-def store(target: Path, source: IO[bytes]) -> None:
-    """Make the knowledge base in the directory `target`."""
+def store(target: Path, name: str, source: IO[bytes]) -> None:
+    """Make the knowledge base in the directory `target`, of vectors of the encoder of a name."""
     from kbengine.encoders.encoder import Encoder
 
-    encoder = Encoder.load("minilm-phrase")
+    encoder = Encoder.load(name)
     try:
         from kbengine.build.builder import build_writer, finish
     except ImportError:
@@ -117,7 +117,7 @@ def main() -> None:
     """Store what comes and tell what is there."""
     target = Path(sys.argv[1])
     began = time.perf_counter()
-    store(target, sys.stdin.buffer)
+    store(target, sys.argv[2], sys.stdin.buffer)
     from storage.reader import KBReader
 
     with KBReader.open(target) as reader:

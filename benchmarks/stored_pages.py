@@ -44,6 +44,7 @@ class Config:
         pages: how many different pages; None: all.
         copies: how often each.
         packages: the folder with the packages that store them; None: this working tree.
+        encoder: name or directory of what made the vectors; None: the name that the source has.
         indexed_only: whether only tokens that are indexed are stored, as commits before decision 0031 did.
     """
 
@@ -53,6 +54,7 @@ class Config:
     copies: int = 1
     packages: Path | None = None
     indexed_only: bool = False
+    encoder: str | None = None
 
 
 class Vectors:
@@ -164,7 +166,8 @@ def store(config: Config) -> dict[str, Any]:
     packages = config.packages or ROOT
     with KBReader.open(config.source) as reader:
         settings = reader.settings
-        command = [sys.executable, "-P", str(ROOT / "benchmarks" / "store_stream.py"), str(config.target)]
+        script, encoder = ROOT / "benchmarks" / "store_stream.py", config.encoder or settings.encoder_name
+        command = [sys.executable, "-P", str(script), str(config.target), encoder]
         vectors = Vectors(reader.snapshot(), -np.inf if settings.indexed_from is None else settings.indexed_from)
         with subprocess.Popen(
             command,
