@@ -9,9 +9,9 @@ HANG_S = 120.0
 """After so long nothing is slow any more: it hangs, and the test fails instead of standing still."""
 
 
-def wait_until(condition: Callable[[], object], *, interval_s: float = 0.005) -> None:
-    """Wait until the condition holds."""
-    until = time.monotonic() + HANG_S
+def wait_until(condition: Callable[[], object], *, interval_s: float = 0.005, hang_s: float = HANG_S) -> None:
+    """Wait until the condition holds, for `hang_s` seconds at most."""
+    until = time.monotonic() + hang_s
     while not condition():
         assert time.monotonic() < until, "it did not happen"
         time.sleep(interval_s)
