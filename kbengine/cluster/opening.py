@@ -182,5 +182,6 @@ class Tending:
             try:
                 for moved in self._tend():
                     _log.info("moved the replica %s", moved)
-            except KBError as error:  # the next look may go better; answers come from what is there
-                _log.warning("replicas could not be looked after: %s", error.message)
+            except Exception as error:  # such as Ray's without its head: the next look may go better
+                said = error.message if isinstance(error, KBError) else f"{type(error).__name__}: {error}"
+                _log.warning("replicas could not be looked after: %s", said)
