@@ -55,8 +55,8 @@ def answers(script=world, *requests, **options):
 def test_times_tell_what_making_answers_took() -> None:
     """The stage `answer` is what the whole call took beyond the search; the total has both."""
     (found,) = answers(world, REQUESTS[0])
-    assert found.timings_ms["answer"] > 0
-    assert found.timings_ms["total"] >= found.timings_ms["answer"]
+    searched_ms = 1.0  # by the scripted knowledge base, whatever it took
+    assert found.timings_ms["answer"] == max(0.0, found.timings_ms["total"] - searched_ms)
 
 
 def test_a_question_gets_phrases_grouped_with_their_places() -> None:
