@@ -102,7 +102,7 @@ def test_a_head_without_kept_state_takes_services_with_it_and_no_change(
                 status, made = request(f"{url}/v1/documents", PAGE)
                 assert status == 201, made
                 after = answer(url)
-                wait_until(lambda: process.poll() is not None)
+                wait_until(lambda: process.poll() is not None, hang_s=600.0)
             assert process.returncode != 0
             assert set(load.answers) <= {before, after} and not load.errors
         machines.start_head()
