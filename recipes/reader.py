@@ -1,6 +1,6 @@
 """The bundled reader from all-MiniLM-L6-v2: cloze questions → rows, beside what search finds for them.
 
-Run: python -m recipes.reader --data DIR --kb DIR --work DIR [--again] [--also FILE …] [--init WHEEL] [--set NAME=VALUE]
+Run: python -m recipes.reader --data DIR --kb DIR --work DIR [--also FILE …] [--init WHEEL] [--set NAME=VALUE]
 The data folder is that of `recipes.minilm_phrase`; the knowledge base holds its pages. Interrupted, the same command
 goes on where it was; finished stages are kept. NAME is an option of `Plan`, such as rows.loop.epochs.
 
@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from adapters.tasks.relations import RelationTable
+from kbengine.corpus.page_list import read_page_list
 from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.config import QueryLimits
@@ -38,6 +39,7 @@ from kbengine.terminal.threads import set_thread_defaults
 from recipes.minilm_phrase import fetch_wheel
 from recipes.reader_examples import agreed_examples, cloze_examples, in_words, row_examples
 from recipes.reader_negatives import chosen_to_search, write_negatives
+from recipes.shortened_mentions import shortened_mentions
 
 NAME = "minilm-reader"
 LIMITS = QueryLimits(question=64, slot_filling=64, entity_linking=96, dialogue=96)
@@ -55,7 +57,11 @@ def _recipe(loop: ReaderLoop, *, negative_fraction: float = 0.4, n_negatives: in
     return ReaderRecipe(
         model=ReaderModelOptions(dropout=0.0, max_tokens=192, max_query_tokens=LIMITS),
         reading=ReaderTrainingOptions(
-            negative_fraction=negative_fraction, n_negatives=n_negatives, max_dev_examples=400, seed=seed
+            negative_fraction=negative_fraction,
+            n_negatives=n_negatives,
+            n_ranked_negatives=2,
+            max_dev_examples=400,
+            seed=seed,
         ),
         loop=loop,
         weights="float32",
@@ -69,9 +75,8 @@ class Plan:
     Attributes:
         cloze: First training.
         rows: Second training, on all rows.
-        again: Third training, only if it is asked for, since it did not pay (decision 0028): on all questions, those of
-            `--also` among them, and some other rows; questions that people asked of a search engine are few, and count
-            twice.
+        again: Third training: on all questions, those of `--also` among them, and some other rows; questions that
+            people asked of a search engine are few, and count twice.
         n_cloze: Cloze questions.
         n_negatives: Passages of the search for each row that is searched for.
         n_searched: Questions and slots of the second training that are searched for; its mentions and dialogues are
@@ -79,17 +84,19 @@ class Plan:
         n_slots_again: Slots in the third training.
         n_ranked_again: Mentions and dialogues in the third training.
         n_searched_again: Questions and slots of the third training that are searched for.
+        n_shortened: Mentions of the third training that were cut to what several pages are called.
     """
 
     cloze: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(), negative_fraction=0.25, n_negatives=1))
     rows: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(max_steps=2200)))
-    again: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(seed=1, max_steps=2600), seed=1))
+    again: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(1.5e-4, seed=1, max_steps=1100), seed=1))
     n_cloze: int = 30_000
     n_negatives: int = 4
     n_searched: int = 10_000
-    n_slots_again: int = 8_000
-    n_ranked_again: int = 2_000
-    n_searched_again: int = 4_000
+    n_slots_again: int = 10_000
+    n_ranked_again: int = 3_000
+    n_searched_again: int = 6_000
+    n_shortened: int = 7_000
 
 
 class Recipe:
@@ -104,11 +111,10 @@ class Recipe:
         init: str,
         progress: ProgressSink,
         *,
-        again: bool = False,
         also: Sequence[Path] = (),
     ) -> None:
         self.plan, self.data, self.kb, self.work, self.init, self.progress = plan, data, kb, work, init, progress
-        self.is_again, self.also = again, also
+        self.also = also
 
     def run(self, stop: Stop) -> None:
         """Do what is not done yet."""
@@ -116,10 +122,9 @@ class Recipe:
             self.write_start()
         self.train("cloze", self.plan.cloze, self.cloze, stop, init="start")
         self.train("rows", self.plan.rows, self.rows, stop, init="cloze")
-        if self.is_again:
-            self.train("again", self.plan.again, self.again, stop, init="rows")
+        self.train("again", self.plan.again, self.again, stop, init="rows")
         if not (self.work / NAME).exists():
-            trained = read_reader(self.work / ("again" if self.is_again else "rows"))
+            trained = read_reader(self.work / "again")
             write_reader(
                 self.work / NAME,
                 trained.config,
@@ -171,6 +176,7 @@ class Recipe:
             *rng.sample(slots, min(self.plan.n_slots_again, len(slots))),
             *rng.sample(ranked, min(self.plan.n_ranked_again, len(ranked))),
         ]
+        some += self.shortened()
         searched = self.beside_found("again", [*asked, *twice, *some], self.plan.n_searched_again)
         return replace(found, train=(*searched, *agreed_examples(self.also)))
 
@@ -182,13 +188,25 @@ class Recipe:
         path = self.work / f"negatives-{stage}.jsonl"
         if not path.exists():
             searched, leads = chosen_to_search(examples, n), self.leads()
-            write_negatives(examples, searched, self.kb, leads, path, self.progress, n=self.plan.n_negatives)
+            write_negatives(
+                examples, searched, self.kb, leads, path, self.progress, n=self.plan.n_negatives, exclude=self.unseen()
+            )
         negatives = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         table, rng = RelationTable.load(), random.Random(stage)
         return tuple(
             in_words(replace(each, negatives=tuple(texts), negative_titles=tuple(titles)), table, rng)
             for each, (texts, titles) in zip(examples, negatives, strict=True)
         )
+
+    def unseen(self) -> frozenset[str]:
+        """Return the ids of the pages whose text must not be trained on."""
+        return read_page_list(self.data / "unseen_pages.txt")
+
+    def shortened(self) -> list[TrainingExample]:
+        """Return mentions that were cut to what several pages are called."""
+        documents = (document for document, _ in read_corpus(sorted(self.data.glob("*.pages.jsonl*"))))
+        made = shortened_mentions(documents, exclude=self.unseen())
+        return random.Random(1).sample(made, min(self.plan.n_shortened, len(made)))
 
     def leads(self) -> dict[str, str]:
         """Return the first passage of every page."""
@@ -204,8 +222,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of KILT files")
     parser.add_argument("--kb", type=Path, required=True, help="knowledge base of its pages")
     parser.add_argument("--work", type=Path, required=True, help="folder for all results")
-    parser.add_argument("--again", action="store_true", help="a third training")
-    parser.add_argument("--also", type=Path, nargs="*", default=[], help="more questions in SQuAD's form for it")
+    parser.add_argument("--also", type=Path, nargs="*", default=[], help="more questions in SQuAD's form")
     parser.add_argument("--init", help="wheel or folder of all-MiniLM-L6-v2; by default fetched by pip")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="OPTION=VALUE")
     given = parser.parse_args()
@@ -216,7 +233,7 @@ def main() -> None:
     plan = from_mapping(Plan, values, "the plan")
     init = given.init or fetch_wheel(given.work / "init")
     with progress_for_terminal() as progress, stop_on_interrupt() as stop:
-        Recipe(plan, given.data, given.kb, given.work, init, progress, again=given.again, also=given.also).run(stop)
+        Recipe(plan, given.data, given.kb, given.work, init, progress, also=given.also).run(stop)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def write_negatives(
     progress: ProgressSink,
     *,
     n: int,
+    exclude: frozenset[str] = frozenset(),
 ) -> None:
     """Write for each example a line with the texts and titles of passages that are found for it and do not answer.
 
@@ -54,6 +55,7 @@ def write_negatives(
         path: the file written, JSON lines.
         progress: is told of the rows searched for.
         n: passages of each row at most.
+        exclude: ids of documents whose text must not be trained on.
     """
     parts = [searched[begin : begin + AT_ONCE] for begin in range(0, len(searched), AT_ONCE)]
     progress.begin("searching for passages that do not answer", len(searched), "rows")
@@ -62,7 +64,7 @@ def write_negatives(
         asked = ([examples[i].query for i in part] for part in parts)
         for part, results in zip(parts, pool.map(_search, repeat(kb), asked, repeat(n)), strict=False):
             for i, hits in zip(part, results, strict=True):
-                chosen[i] = other_passages(examples[i], hits, leads, n=n)
+                chosen[i] = other_passages(examples[i], hits, leads, n=n, exclude=exclude)
             progress.advance(len(part))
     with path.with_suffix(".new").open("w", encoding="utf-8") as out:
         for i in range(len(examples)):
@@ -72,13 +74,21 @@ def write_negatives(
 
 
 def other_passages(
-    example: TrainingExample, hits: Sequence[tuple[str, str, str]], leads: Mapping[str, str], *, n: int
+    example: TrainingExample,
+    hits: Sequence[tuple[str, str, str]],
+    leads: Mapping[str, str],
+    *,
+    n: int,
+    exclude: frozenset[str] = frozenset(),
 ) -> dict[str, str]:
-    """Return up to `n` passages of the hits (document id, title, text) that do not answer, each with its title."""
+    """Return up to `n` passages of the hits (document id, title, text) that do not answer, each with its title.
+
+    Those of documents to be excluded are none: what does not answer is trained on as well.
+    """
     found: dict[str, str] = {}
     for doc_id, title, text in hits:
         passage = leads[doc_id] if isinstance(example.query, Mention) else text
-        if passage and len(found) < n and _is_other(example, doc_id, passage):
+        if passage and len(found) < n and doc_id not in exclude and _is_other(example, doc_id, passage):
             found.setdefault(passage, title)
     return found
 

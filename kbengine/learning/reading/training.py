@@ -53,6 +53,7 @@ class ReaderTrainingOptions:
     Attributes:
         negative_fraction: Probability that an answerable query is also seen with text that does not answer it.
         n_negatives: With how many such texts at most; more than one only of mined ones.
+        n_ranked_negatives: Likewise for mentions and dialogues, which are always seen with some.
         untitled_fraction: Probability that a passage is read without its title: a reader that is only used to titles
             reads worse where there are none.
         max_dev_examples: Development examples read at each evaluation, evenly spread; None: all.
@@ -61,6 +62,7 @@ class ReaderTrainingOptions:
 
     negative_fraction: float = 0.5
     n_negatives: int = 1
+    n_ranked_negatives: int = 4
     untitled_fraction: float = 0.2
     max_dev_examples: int | None = 1000
     seed: int = 0
@@ -71,6 +73,7 @@ class ReaderTrainingOptions:
         if self.max_dev_examples is not None:
             require_count("max_dev_examples", self.max_dev_examples)
         require_count("n_negatives", self.n_negatives)
+        require_count("n_ranked_negatives", self.n_ranked_negatives)
         require_count("seed", self.seed, least=0)
 
 
@@ -232,7 +235,8 @@ class ReaderTask(TrainingTask[ReaderBatch]):
         if not example.answerable:
             return [_Seen(_one(self._inputs(example, title, example.passage), rng), (), is_read, is_gold=False)]
         others: list[ReaderInput] = []
-        if rng.random() < self._options.negative_fraction:
+        # What is only ranked teaches nothing alone.
+        if rng.random() < self._options.negative_fraction or not is_read:
             others, has_title = self._negatives(example, rng, titled=bool(title))
             # A mined passage may come without its title; with one on the right passage alone, the title would tell.
             title = title if has_title else ""
@@ -260,7 +264,8 @@ class ReaderTask(TrainingTask[ReaderBatch]):
         if kind == "window":
             return [_one(wrong, rng)], True
         if kind == "mined":
-            n = min(self._options.n_negatives, len(example.negatives))
+            most = self._options.n_ranked_negatives if _is_ranked(example) else self._options.n_negatives
+            n = min(most, len(example.negatives))
             chosen = rng.choice(len(example.negatives), size=n, replace=False).tolist()
             has_titles = bool(example.negative_titles)
             titles = [example.negative_titles[i] if has_titles and titled else "" for i in chosen]

@@ -135,6 +135,18 @@ def test_a_mined_passage_and_the_right_one_look_alike() -> None:
         assert titled == ([True] if len(batch.input_ids) == 1 else [False, False])
 
 
+def test_what_is_only_ranked_is_always_seen_beside_others() -> None:
+    """A mention alone with its page teaches nothing; of mined pages as many as are asked for."""
+    mined = tuple(f"Page {n}." for n in range(6))
+    toy = replace(
+        toy_examples(1, seed=0)[0], answers=(), negatives=mined, negative_titles=("A", "B", "C", "D", "E", "F")
+    )
+    mention = replace(toy, query=Mention.from_parts("In ", "Lincoln", "."))
+    task = new_task([mention], options=ReaderTrainingOptions(negative_fraction=0, n_ranked_negatives=3))
+    sizes = {len(task.collate([0], epoch=epoch).input_ids) for epoch in range(20)}
+    assert sizes == {1, 4}  # no other page to draw from: some draws find nothing
+
+
 def test_some_passages_are_read_without_their_title() -> None:
     """Always, never, or sometimes; a negative then comes without one too."""
     examples = [replace(each, title="Rainforest") for each in toy_examples(4, seed=0)]
