@@ -85,14 +85,14 @@ def test_a_head_whose_state_is_kept_dies_and_comes_back_unnoticed(
 
 
 @pytest.mark.slow
-def test_a_head_without_kept_state_takes_services_with_it_and_no_change(
+def test_a_head_without_kept_state_is_started_again_with_its_services(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Answers go on until Ray ends the service; started again, head, machine and service answer as before."""
+    """Answers go on without it; started again, head, machine and service answer as before, changes included."""
     with ray_machines(tmp_path, waits_s=30) as machines:
         for name, value in machines.environment.items():
             monkeypatch.setenv(name, value)
-        with serving(*by_ray(arguments, machines)) as (url, process):
+        with serving(*by_ray(arguments, machines)) as (url, _):
             before = answer(url)
             with asked(lambda: ask(url)) as load:
                 wait_until(lambda: load.answers)
@@ -102,8 +102,6 @@ def test_a_head_without_kept_state_takes_services_with_it_and_no_change(
                 status, made = request(f"{url}/v1/documents", PAGE)
                 assert status == 201, made
                 after = answer(url)
-                wait_until(lambda: process.poll() is not None, hang_s=600.0)
-            assert process.returncode != 0
             assert set(load.answers) <= {before, after} and not load.errors
         machines.start_head()
         machines.start_machine()

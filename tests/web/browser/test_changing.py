@@ -65,20 +65,20 @@ def test_uploaded_files_are_found_at_once(page, demo, demo_engine, tmp_path):
 
 
 def test_a_name_given_to_a_document_counts_at_once(page, demo):
-    """What nobody calls Frida Kahlo is her name from now on, until it is taken away."""
+    """What nobody calls Marie Curie is her name from now on, until it is taken away."""
     ask = f"{demo}/?task=slot-filling&subject=Zzyqua&relation=place+of+birth&k=3"
     page.goto(ask)
-    expect(page.locator(".answer__text").first).not_to_have_text("Coyoacán")
+    expect(page.locator(".answer__text").first).not_to_have_text("Warsaw")
 
-    page.goto(f"{demo}/document?id=frida-kahlo")
+    page.goto(f"{demo}/document?id=marie-curie")
     page.get_by_label("Another name").fill("Zzyqua")
     page.locator("#names").get_by_role("button", name="Add", exact=True).click()
     expect(page.locator(".names__name", has_text="Zzyqua")).to_be_visible()
 
     page.goto(ask)
-    expect(page.locator(".answer__text").first).to_have_text("Coyoacán")
+    expect(page.locator(".answer__text").first).to_have_text("Warsaw")
 
-    page.goto(f"{demo}/document?id=frida-kahlo")
+    page.goto(f"{demo}/document?id=marie-curie")
     page.get_by_role("button", name="Remove the name Zzyqua").click()
     expect(page.locator(".names__name", has_text="Zzyqua")).to_have_count(0)
 
