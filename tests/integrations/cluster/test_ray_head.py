@@ -11,7 +11,7 @@ import pytest
 
 from kbengine.cluster.build import build_cluster
 from storage.cluster import Cluster
-from tests.integrations.cluster.load import asked
+from tests.integrations.cluster.load import Load, asked
 from tests.integrations.cluster.ray_machines import RayMachines, ray_machines
 from tests.integrations.cluster.test_service import ASKED, request, serving
 from tests.kbengine.cluster.small_corpus import load_encoder, request_for, write_corpus
@@ -55,6 +55,17 @@ def answer(url: str) -> tuple[tuple[str, float], ...]:
     return tuple((each["document"]["id"], each["score"]) for each in found["answers"])
 
 
+def answer_after_a_change_without_a_head(url: str, machines: RayMachines, load: Load) -> tuple[tuple[str, float], ...]:
+    """Kill the head, see that answers go on, add a document, and return what is answered then."""
+    wait_until(lambda: load.answers)
+    machines.kill_head()
+    n = sum(load.answers.values())
+    wait_until(lambda: sum(load.answers.values()) >= n + 20)
+    status, made = request(f"{url}/v1/documents", PAGE)
+    assert status == 201, made
+    return answer(url)
+
+
 @pytest.mark.slow
 def test_a_head_whose_state_is_kept_dies_and_comes_back_unnoticed(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -66,13 +77,7 @@ def test_a_head_whose_state_is_kept_dies_and_comes_back_unnoticed(
         with serving(*by_ray(arguments, machines)) as (url, process):
             before = answer(url)
             with asked(lambda: ask(url)) as load:
-                wait_until(lambda: load.answers)
-                machines.kill_head()
-                n = sum(load.answers.values())
-                wait_until(lambda: sum(load.answers.values()) >= n + 20)
-                status, made = request(f"{url}/v1/documents", PAGE)
-                assert status == 201, made
-                after = answer(url)
+                after = answer_after_a_change_without_a_head(url, machines, load)
                 machines.start_head()
                 actors = machines.actors()
                 os.kill(actors[0], signal.SIGKILL)
@@ -95,13 +100,7 @@ def test_a_head_without_kept_state_is_started_again_with_its_services(
         with serving(*by_ray(arguments, machines)) as (url, _):
             before = answer(url)
             with asked(lambda: ask(url)) as load:
-                wait_until(lambda: load.answers)
-                machines.kill_head()
-                n = sum(load.answers.values())
-                wait_until(lambda: sum(load.answers.values()) >= n + 20)
-                status, made = request(f"{url}/v1/documents", PAGE)
-                assert status == 201, made
-                after = answer(url)
+                after = answer_after_a_change_without_a_head(url, machines, load)
             assert set(load.answers) <= {before, after} and not load.errors
         machines.start_head()
         machines.start_machine()
