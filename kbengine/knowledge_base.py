@@ -133,7 +133,8 @@ class KnowledgeBase:
     def warm_up(self) -> None:
         """Do now what the first query would wait for: open new segments and, the first time, ask something.
 
-        That loads the machine code of searches, which is compiled where it never ran before (some seconds).
+        That loads the reader where it reads by default, and the machine code of searches, which is compiled where it
+        never ran before (some seconds).
 
         Raises:
             CorruptError: a file is not what was written.
@@ -146,7 +147,8 @@ class KnowledgeBase:
             with suppress(KBError, OSError):
                 title = next((document.title for document in self._reader.list_documents(limit=1)), "")
                 asked = Query.question(title or "title")
-                self.search(replace(asked, documents=asked.lexical), k=1, read=0, truncate=True)
+                n_read = 1 if self.is_read_by_default else 0  # the reader is loaded, too
+                self.search(replace(asked, documents=asked.lexical), k=1, read=n_read, truncate=True)
             self._is_warm = True
 
     def _prepare(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -292,6 +293,15 @@ def test_warming_up_loads_what_the_first_query_would_wait_for_and_opening_does_n
     """A service warms up before it is ready; a command that only opens need not wait for machine code."""
     done = subprocess.run([sys.executable, "-c", WARMING, str(kb_path)], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+def test_warming_up_loads_the_reader_where_it_reads_by_default(bundled_kb, tmp_path):
+    """The first question of a service does not wait for it."""
+    copy = shutil.copytree(bundled_kb, tmp_path / "kb")
+    with KnowledgeBase.open(copy) as knowledge_base:
+        assert knowledge_base.is_read_by_default and knowledge_base._cross_encoder is None
+        knowledge_base.warm_up()
+        assert knowledge_base._cross_encoder is not None
 
 
 def test_warming_up_an_empty_knowledge_base_does_nothing(kb_path, encoder):
