@@ -70,16 +70,17 @@ class FetchedShards:
         coming = self._folder / f".{entry.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         coming.mkdir(parents=True)
         held = _held(coming)
+        if held is None:
+            return  # it was taken for one that was left; the caller looks again
         try:
             fetch_files(self._cluster.store, entry.files, coming)
             try:
                 coming.rename(directory)
-            except OSError:
-                if not directory.exists():  # another process was sooner
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another was sooner, and may be gone again
                     raise
         finally:
-            if held is not None:
-                os.close(held)
+            os.close(held)
             shutil.rmtree(coming, ignore_errors=True)
 
     def remove_all_but(self, names: Collection[str]) -> None:
