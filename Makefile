@@ -48,7 +48,7 @@ IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" 
 THREADS := OMP_NUM_THREADS=1 $(IN_MEMORY)
 PYTEST := -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# Types beside the tests: mypy keeps one core busy for a minute.
+# Types beside the tests: mypy keeps one core busy for half a minute.
 test: lint  ## lint, types and the tests of the core, with the web page
 	@$(BIN)/mypy & types=$$!; $(THREADS) $(BIN)/python $(PYTEST); tests=$$?; wait $$types && exit $$tests
 

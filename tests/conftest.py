@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -56,10 +55,10 @@ def bundled_kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (root / "bundled.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            from kbengine import KnowledgeBase
+            from tests.test_cli import kbengine
 
-            corpus = str(files("kbengine") / "demo" / "corpus.jsonl")
-            KnowledgeBase.build(path, [corpus], progress=False).close()
+            done = kbengine("demo", "--no-serve", "--kb", path)
+            assert done.returncode == 0, done.stderr
     return path
 
 
