@@ -83,7 +83,7 @@ class TokenAnn:
             self.served = found_in
             self._index = FilledIndex.of_codes(found_in)
             if not parts.is_all_there_is:
-                self.refine = options.refine or options.index_kind.refine
+                self.refine = options.refine or found_in.quantiser.kind.refine
         elif found_in is not None:
             assert parts.listed is not None
             self._index = FilledIndex.of_lists(parts.listed, found_in)
@@ -325,7 +325,7 @@ def load_ann(
         segment: Whose vectors.
         kind: Which of them.
         options: What index; a kind that needs a quantiser is served as `ivf-sq8` without one.
-        quantiser: Of the index.
+        quantiser: Of the index; passage vectors without one have lists of the segment's own.
         stored: What decodes stored vectors that are quantised; None: the index's own quantiser does.
         threshold: Filter logit from which on tokens can be found; None: all can.
         device: Where searches run.

@@ -42,7 +42,8 @@ class AnnRequest:
     Attributes:
         kind: Token vectors or passage vectors.
         options: What index; a kind that needs a quantiser is served as `ivf-sq8` without one.
-        quantiser: Of the index; None where the kind needs none, or none has been trained yet.
+        quantiser: Of the index; None where the kind needs none, or none has been trained yet, and for passage vectors
+            of which each segment has lists of its own.
         stored: What decodes stored vectors that are quantised; None: the index's own quantiser does.
         threshold: Filter logit from which on tokens can be found; None: all can.
         directory: The index directory; None: everything is made in memory.
@@ -65,7 +66,20 @@ class AnnRequest:
     @property
     def needs_quantiser(self) -> bool:
         """Whether the index is made with a quantiser."""
-        return self.kind == "tokens" and self.options.index_kind.needs_quantiser
+        if self.kind == "passages":
+            return self.quantiser is not None and not self.options.is_exact(self.kind)
+        return self.options.index_kind.needs_quantiser
+
+    def codes_path(self, segment: Segment) -> Path | None:
+        """Return where the segment's vectors lie as the quantiser codes them; None where everything is in memory."""
+        if self.directory is None or self.quantiser is None:
+            return None
+        return codes_path(self.directory, segment.name, self.quantiser.name, self.threshold, kind=self.kind)
+
+    def listed(self, segment: Segment) -> tuple[ListSource, Stored[np.int64] | None]:
+        """Return the vectors that can be found, and the rows of these, int64 (m), rising; None for all."""
+        rows = indexed_rows(segment, self.threshold) if self.kind == "tokens" else None
+        return list_source(segment, self.decoder_of(segment), rows, kind=self.kind), rows
 
 
 @dataclass(frozen=True)
@@ -144,10 +158,10 @@ def stored_codes(segment: Segment, quantiser: Quantiser | None) -> CodedVectors:
 
 
 def list_source(
-    segment: Segment, stored: Quantiser | None, rows: NDArray[np.int64] | None
+    segment: Segment, stored: Quantiser | None, rows: NDArray[np.int64] | None, *, kind: AnnKind = "tokens"
 ) -> AnnSource | DecodedSource:
-    """Return the token vectors that an index is made of: those of some rows, decoded where they are quantised."""
-    source = ann_source(segment, "tokens")
+    """Return the vectors that an index is made of: those of some rows, decoded where they are quantised."""
+    source = ann_source(segment, kind)
     if source is not None:
         return source.some(rows)
     coded = stored_codes(segment, stored)
@@ -218,16 +232,15 @@ def _lists(segment: Segment, source: ListSource, asked: AnnRequest) -> AnnLists:
 
 
 def _opened(segment: Segment, asked: AnnRequest) -> OpenedCodes | None:
-    """Return what the file with the index of a segment's tokens holds, unread; None where there is none to be used."""
-    quantiser = asked.quantiser
-    if quantiser is None or asked.directory is None or segment.arrays.quantiser == quantiser.name:
+    """Return what the file with the codes of a segment's vectors holds, unread; None where there is none to be used."""
+    quantiser, path = asked.quantiser, asked.codes_path(segment)
+    if quantiser is None or path is None or segment.arrays.quantiser == quantiser.name:
         return None
-    path = codes_path(asked.directory, segment.name, quantiser.name, asked.threshold)
     owner = Owner(segment.file.sha256, quantiser)
 
     def mend() -> OpenedCodes:
-        rows = indexed_rows(segment, asked.threshold)
-        made = OpenedCodes(build_codes(list_source(segment, asked.decoder_of(segment), rows), quantiser), rows)
+        listed, rows = asked.listed(segment)
+        made = OpenedCodes(build_codes(listed, quantiser), rows)
         _keep(path, made, owner)
         return made
 
@@ -240,10 +253,9 @@ def _opened(segment: Segment, asked: AnnRequest) -> OpenedCodes | None:
 def _codes(
     segment: Segment, source: ListSource, rows: Stored[np.int64] | None, quantiser: Quantiser, asked: AnnRequest
 ) -> CodedVectors:
-    progress = asked.progress
-    if asked.directory is None:
+    progress, path = asked.progress, asked.codes_path(segment)
+    if path is None:
         return build_codes(source, quantiser, progress=progress)
-    path = codes_path(asked.directory, segment.name, quantiser.name, asked.threshold)
     owner = Owner(segment.file.sha256, quantiser)
     try:
         coded = read_codes(path, owner, source.n_rows)

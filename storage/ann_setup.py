@@ -36,6 +36,8 @@ class AnnSetup:
         stored: What all token vectors are stored with; None where they are stored as int8, or with `quantiser`.
         threshold: Filter logit from which on a search may start from a token; None: from every one.
         probing: How many of the quantiser's lists a query looks into, where the options do not say; None: a share.
+        passages: Quantiser of the passage vectors; None where each segment has lists of its own.
+        passage_probing: How many of its lists a query looks into, as `probing` says of `quantiser`.
     """
 
     options: AnnOptions
@@ -44,13 +46,20 @@ class AnnSetup:
     stored: Quantiser | None = None
     threshold: float | None = None
     probing: Probing | None = None
+    passages: Quantiser | None = None
+    passage_probing: Probing | None = None
 
-    @property
-    def _of_tokens(self) -> AnnOptions:
-        """The options of the token index, with the number of lists that was measured."""
-        if self.quantiser is None or self.probing is None or self.options.nprobe is not None:
+    def _measured(self, quantiser: Quantiser | None, probing: Probing | None) -> AnnOptions:
+        """Return the options with the number of lists that was measured."""
+        if quantiser is None or probing is None or self.options.nprobe is not None:
             return self.options
-        return replace(self.options, nprobe=self.probing.nprobe)
+        return replace(self.options, nprobe=probing.nprobe)
+
+    def request(self, kind: AnnKind, directory: Path | None, *, progress: Progress | None = None) -> AnnRequest:
+        """Return what is asked of a segment's index of this kind; `directory`: that of the index, None for memory."""
+        if kind == "passages":
+            return AnnRequest(kind, self.options, self.passages, self.stored, None, directory, progress)
+        return AnnRequest(kind, self.options, self.quantiser, self.stored, self.threshold, directory, progress)
 
     def load(self, directory: Path, segment: Segment) -> tuple[TokenAnn, TokenAnn]:
         """Search over the segment's token vectors and over its passage vectors; see `load_ann`."""
@@ -58,19 +67,20 @@ class AnnSetup:
             directory,
             segment,
             "tokens",
-            self._of_tokens,
+            self._measured(self.quantiser, self.probing),
             quantiser=self.quantiser,
             stored=self.stored,
             threshold=self.threshold,
             device=self.device,
         )
-        return tokens, load_ann(directory, segment, "passages", self.options, device=self.device)
+        of_passages = self._measured(self.passages, self.passage_probing)
+        passages = load_ann(directory, segment, "passages", of_passages, quantiser=self.passages, device=self.device)
+        return tokens, passages
 
     def prepare(self, directory: Path, segment: Segment, *, progress: Progress | None = None) -> None:
         """Make the files that `load` reads in the index directory."""
         for kind in _KINDS:
-            quantiser, threshold = (self.quantiser, self.threshold) if kind == "tokens" else (None, None)
-            prepare_ann(segment, AnnRequest(kind, self.options, quantiser, self.stored, threshold, directory, progress))
+            prepare_ann(segment, self.request(kind, directory, progress=progress))
 
     def decoder_of(self, segment: Segment) -> Quantiser | None:
         """Return what decodes the segment's stored vectors; the index's quantiser for int8 ones."""
@@ -83,9 +93,10 @@ def read_setup(segment_directory: Path, settings: KBSettings, *, device: IndexDe
     A quantiser that is missing or damaged is logged and left out: int8 vectors are then searched as `ivf-sq8`, and
     segments that store none cannot be opened.
     """
-    of_index, of_store = settings.quantiser_file, settings.store_file
+    of_index, of_store, of_passages = settings.quantiser_file, settings.store_file, settings.passage_quantiser_file
     quantiser: Quantiser | None = None
     stored: Quantiser | None = None
+    passages: Quantiser | None = None
     if of_index is not None:
         try:
             quantiser = read_quantiser(segment_directory, of_index)
@@ -97,17 +108,36 @@ def read_setup(segment_directory: Path, settings: KBSettings, *, device: IndexDe
             stored = read_quantiser(segment_directory, of_store)
         except CorruptError as error:
             _log.warning("what decodes stored vectors is damaged: %s; restore it from a backup", error.message)
-    return AnnSetup(settings.ann_options, quantiser, device, stored, settings.indexed_from, settings.probing)
+    if of_passages is not None:
+        try:
+            passages = read_quantiser(segment_directory, of_passages)
+        except CorruptError as error:
+            _log.warning(
+                "the index of passages is not what it should be: %s; each segment has lists of its own until then",
+                error.message,
+            )
+    return AnnSetup(
+        settings.ann_options,
+        quantiser,
+        device,
+        stored,
+        settings.indexed_from,
+        settings.probing,
+        passages,
+        settings.passage_probing,
+    )
 
 
 def index_names(settings: KBSettings, segments: Iterable[str]) -> set[str]:
     """Return the names that files in the index directory may have: anything else there is out of date."""
-    expected = settings.quantiser_file
+    expected, of_passages = settings.quantiser_file, settings.passage_quantiser_file
     names: set[str] = set()
     if settings.ann_options.kind == "exact":
         return names
     for segment in segments:
-        if not settings.ann_options.is_exact("passages"):
+        if of_passages is not None:
+            names.add(codes_path(Path(), segment, of_passages.name, kind="passages").name)
+        elif not settings.ann_options.is_exact("passages"):
             names.add(ann_path(Path(), segment, "passages").name)
         if expected is None:
             names.add(ann_path(Path(), segment, "tokens", settings.indexed_from).name)

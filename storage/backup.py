@@ -156,9 +156,8 @@ def _named(source: Path, connection: Connection) -> list[tuple[str, str]]:
         raise BuildIncompleteError(f"the build of {source} was interrupted; run it again to its end, then back up")
     named = [(row.file.name, row.file.sha256) for row in live_segments(connection)]
     files = [(str(segment_path(Path(SEGMENT_DIRECTORY), name)), sha256) for name, sha256 in named]
-    for quantiser in (settings.quantiser_file, settings.store_file):
-        if quantiser is not None:
-            files.append((str(quantiser_path(Path(SEGMENT_DIRECTORY), quantiser.name)), quantiser.sha256))
+    for quantiser in settings.quantiser_files:
+        files.append((str(quantiser_path(Path(SEGMENT_DIRECTORY), quantiser.name)), quantiser.sha256))
     return files
 
 

@@ -1,4 +1,4 @@
-"""The file with a segment's quantised token vectors in the index directory: grouped by list, checked where it is read.
+"""The file with a segment's quantised vectors in the index directory: grouped by list, checked where it is read.
 
 Opening it costs nothing that grows with it. A block that is not what was written is noticed when it is first read; what
 the file holds is then made again of what is stored, for the file is derived.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.ann_codes import CodedVectors, RowsByList
-from storage.ann_lists import of_threshold
+from storage.ann_lists import AnnKind, of_threshold
 from storage.container import ArraySource, ArraySpec, Container, open_container, write_container
 from storage.durable import DurableFile, hash_file
 from storage.errors import CorruptError
@@ -74,9 +74,11 @@ class OpenedCodes:
         }
 
 
-def codes_path(directory: Path, name: str, quantiser: str, threshold: float | None = None) -> Path:
-    """Return the path of the file with a segment's quantised token vectors in the index directory; see `ann_path`."""
-    return directory / f"{name}.tokens.{quantiser[:12]}{of_threshold(threshold)}.ann"
+def codes_path(
+    directory: Path, name: str, quantiser: str, threshold: float | None = None, *, kind: AnnKind = "tokens"
+) -> Path:
+    """Return the path of the file with a segment's quantised vectors in the index directory; see `ann_path`."""
+    return directory / f"{name}.{kind}.{quantiser[:12]}{of_threshold(threshold)}.ann"
 
 
 def write_codes(path: Path, opened: OpenedCodes, owner: Owner) -> None:

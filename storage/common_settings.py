@@ -10,6 +10,7 @@ from pathlib import Path
 from storage.creation import FirstIds
 from storage.database import reader_engine, translated
 from storage.errors import InvalidOptionError
+from storage.probing import Probing
 from storage.quantiser import Quantiser
 from storage.quantiser_file import read_quantiser
 from storage.session import SEGMENT_DIRECTORY
@@ -26,12 +27,14 @@ class CommonSettings:
     Attributes:
         settings: Encoder, scales, filter, options of the index, measured number of lists to look into.
         quantiser: Of the index; None where its kind needs none.
+        passages: Of the index of passage vectors; None where these are scanned.
         code: What token vectors are stored in; None for int8.
     """
 
     settings: KBSettings
     quantiser: Quantiser | None = None
     code: Quantiser | None = None
+    passages: Quantiser | None = None
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -44,6 +47,7 @@ class CommonSettings:
                 ("passage_scale", settings.passage_scale is None),
                 ("code", settings.code_bits == 4 and not settings.drops_vectors and self.code is None),
                 ("quantiser", (needs or settings.drops_vectors) and self.quantiser is None),
+                ("passage_quantiser", bool(settings.passage_quantiser) and self.passages is None),
                 (
                     "filter.indexed_from",
                     settings.stores_all
@@ -59,19 +63,36 @@ class CommonSettings:
                 "from a knowledge base that is built"
             )
 
+    def with_passages(self, quantiser: Quantiser, probing: Probing) -> CommonSettings:
+        """Return the settings with an index of passage vectors made with this quantiser, the same in all shards."""
+        ann = {**self.settings.ann, "exact_passages": False}
+        settings = dataclasses.replace(self.settings, ann=ann, passage_quantiser=probing.to_json())
+        return dataclasses.replace(self, settings=settings, passages=quantiser)
+
     def comparable(self) -> CommonSettings:
         """Return the settings with an index whose candidates do not depend on how vectors are dealt out to shards.
 
-        Lists with centroids of a segment's own become a scan of all; small segments are coded like large ones, and all
-        passage vectors are scanned.
+        Lists with centroids of a segment's own become a scan of all, of tokens or of passages; small segments are coded
+        like large ones.
         """
         options = self.settings.ann_options
-        kind = options.kind if options.index_kind.needs_quantiser else "exact"
-        ann = {**self.settings.ann, "kind": kind, "exact_passages": True, "exact_below_rows": 0}
+        is_exact = not options.index_kind.needs_quantiser
+        scans = is_exact or options.exact_passages or self.passages is None
+        ann = {
+            **self.settings.ann,
+            "kind": "exact" if is_exact else options.kind,
+            "exact_passages": scans,
+            "exact_below_rows": 0,
+        }
         settings = dataclasses.replace(
-            self.settings, ann=ann, quantiser=self.settings.quantiser if kind != "exact" else {}
+            self.settings,
+            ann=ann,
+            quantiser={} if is_exact else self.settings.quantiser,
+            passage_quantiser={} if scans else self.settings.passage_quantiser,
         )
-        return CommonSettings(settings, self.quantiser if kind != "exact" else None, self.code)
+        return CommonSettings(
+            settings, None if is_exact else self.quantiser, self.code, None if scans else self.passages
+        )
 
 
 def common_settings_of(path: str | os.PathLike[str]) -> CommonSettings:
@@ -90,12 +111,8 @@ def common_settings_of(path: str | os.PathLike[str]) -> CommonSettings:
     finally:
         engine.dispose()
     parts = directory / SEGMENT_DIRECTORY
-    of_index, of_store = settings.quantiser_file, settings.store_file
-    return CommonSettings(
-        settings,
-        None if of_index is None else read_quantiser(parts, of_index),
-        None if of_store is None else read_quantiser(parts, of_store),
-    )
+    files = (settings.quantiser_file, settings.store_file, settings.passage_quantiser_file)
+    return CommonSettings(settings, *(None if file is None else read_quantiser(parts, file) for file in files))
 
 
 def create_with(
@@ -121,4 +138,6 @@ def create_with(
         build={"state": "complete", "position": dict(common.settings.build_position)},
         created_at=created_at or common.settings.created_at,
     )
-    return KBWriter.create(path, settings, code=common.code, quantiser=common.quantiser, first=first)
+    return KBWriter.create(
+        path, settings, code=common.code, quantiser=common.quantiser, passages=common.passages, first=first
+    )

@@ -50,6 +50,7 @@ __all__ = [
     "leftovers",
     "migrated_settings",
     "remove_leftovers",
+    "write_quantisers",
 ]
 
 ENCODER_DIRECTORY = "encoders"
@@ -81,6 +82,7 @@ def create_directory(
     code: Quantiser | None = None,
     *,
     quantiser: Quantiser | None = None,
+    passages: Quantiser | None = None,
     first: FirstIds | None = None,
 ) -> None:
     """Create an empty knowledge base at `target`, under another name until it is complete; the rest as in `KBWriter`.
@@ -89,7 +91,13 @@ def create_directory(
         KnowledgeBaseExistsError: `target` exists and is not an empty directory.
     """
     with appearing(target) as temporary:
-        _fill(temporary, settings, code, quantiser, first or FirstIds())
+        parts = [temporary / name for name in (SEGMENT_DIRECTORY, INDEX_DIRECTORY, ENCODER_DIRECTORY)]
+        for part in parts:
+            operating_system().mkdir(part)
+        settings = write_quantisers(parts[0], settings, code=code, quantiser=quantiser, passages=passages)
+        _fill(temporary, settings, first or FirstIds())
+        for part in (*parts, temporary):
+            fsync_directory(part)
 
 
 @contextlib.contextmanager
@@ -143,18 +151,28 @@ def _remove_abandoned(target: Path) -> None:
             remove_tree(path)
 
 
-def _fill(
-    directory: Path, settings: KBSettings, code: Quantiser | None, quantiser: Quantiser | None, first: FirstIds
-) -> None:
-    parts = [directory / name for name in (SEGMENT_DIRECTORY, INDEX_DIRECTORY, ENCODER_DIRECTORY)]
-    for part in parts:
-        operating_system().mkdir(part)
+def write_quantisers(
+    directory: Path,
+    settings: KBSettings,
+    *,
+    code: Quantiser | None,
+    quantiser: Quantiser | None,
+    passages: Quantiser | None,
+) -> KBSettings:
+    """Write the files of code and quantisers, as far as there are any, and return the settings that name them."""
     if code is not None:
-        file = write_quantiser(directory / SEGMENT_DIRECTORY, code)
+        file = write_quantiser(directory, code)
         settings = dataclasses.replace(settings, store={**settings.store, "code": file.to_json()})
     if quantiser is not None:
-        file = write_quantiser(directory / SEGMENT_DIRECTORY, quantiser)
+        file = write_quantiser(directory, quantiser)
         settings = dataclasses.replace(settings, quantiser={**settings.quantiser, **file.to_json()})
+    if passages is not None:
+        file = write_quantiser(directory, passages)
+        settings = dataclasses.replace(settings, passage_quantiser={**settings.passage_quantiser, **file.to_json()})
+    return settings
+
+
+def _fill(directory: Path, settings: KBSettings, first: FirstIds) -> None:
     engine = writer_engine(directory, create=True)
     try:
         with translated(directory):
@@ -166,8 +184,6 @@ def _fill(
             run_in_autocommit(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         engine.dispose()
-    for part in (*parts, directory):
-        fsync_directory(part)
 
 
 def copy_without_segments(source: Path, target: Path) -> None:
@@ -221,8 +237,7 @@ def leftovers(directory: Path, live: set[str], settings: KBSettings | None = Non
         live: Names of the live segments.
         settings: Which index; None when they could not be read.
     """
-    files = (settings.quantiser_file, settings.store_file) if settings is not None else ()
-    quantisers = {file.name for file in files if file is not None}
+    quantisers = set() if settings is None else {file.name for file in settings.quantiser_files}
     index = index_names(settings, live) if settings is not None else set()
     # Somebody may be writing one just now: a reader in index/, the command that makes keys beside kb.sqlite.
     parts = (directory, directory / SEGMENT_DIRECTORY, directory / INDEX_DIRECTORY)

@@ -17,7 +17,7 @@ from storage.gpu import IndexDevice, nearest_on_gpu, uses_gpu
 from storage.index_kind import IndexKind
 from storage.quantiser import MAX_LISTS, Quantiser
 
-__all__ = ["sample_sizes", "train_quantiser"]
+__all__ = ["Stage", "sample_sizes", "train_quantiser"]
 
 Float32 = NDArray[np.float32]
 Stage = Callable[[str, int, int], None]

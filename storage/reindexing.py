@@ -101,8 +101,17 @@ def reindex(
         elif before.stored is not None and source != session.segment_directory:
             with session.file_work():
                 write_quantiser(session.segment_directory, before.stored)
+        if before.passages is not None and source != session.segment_directory:
+            with session.file_work():
+                write_quantiser(session.segment_directory, before.passages)
         stored = None if drop else coder or before.stored
-        setup = dataclasses.replace(setup, stored=stored, threshold=after.indexed_from)
+        setup = dataclasses.replace(
+            setup,
+            stored=stored,
+            threshold=after.indexed_from,
+            passages=before.passages,
+            passage_probing=before.passage_probing,
+        )
         if thins or coder is not None or request.drop_sparse or source != session.segment_directory:
             for number, (row, segment, mask) in enumerate(zip(rows, segments, keep, strict=True), start=1):
                 which = f"{number} of {len(rows)}"

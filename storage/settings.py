@@ -34,7 +34,7 @@ FORMAT_VERSION = 2
 """Raised when an older kbengine could not read what this one writes."""
 
 # Not in what the first versions of kbengine wrote.
-_LATER_FIELDS = ("quantiser", "sparse", "store")
+_LATER_FIELDS = ("quantiser", "sparse", "store", "passage_quantiser")
 
 CODE_BITS = (4, 8)
 """Bits of a dimension that token vectors may be stored in."""
@@ -70,6 +70,9 @@ class KBSettings:
         store: How token vectors are stored: {"tokens": "all" | "indexed", "bits": 8 | 4, "code": {"name", "kind",
             "n_bytes", "sha256"} of the file of their 4-bit code}; empty in knowledge bases of earlier versions, which
             store the indexed ones in int8.
+        passage_quantiser: Of the index of passage vectors, where shards of a cluster share one: {"name", "kind",
+            "n_bytes", "sha256"} of its file, "nprobe" and "recall" as of `quantiser`; empty where each segment has
+            lists of its own, or passages are scanned.
         passage_fingerprint: sha256 over what the stored vectors depend on: encoders that differ in their query side
             alone share it. Empty in knowledge bases of earlier versions.
         build: {"state": "building" | "complete", "position": {…} where an interrupted build goes on}.
@@ -85,6 +88,7 @@ class KBSettings:
     quantiser: Mapping[str, JSON] = field(default_factory=dict)
     sparse: Mapping[str, JSON] = field(default_factory=dict)
     store: Mapping[str, JSON] = field(default_factory=dict)
+    passage_quantiser: Mapping[str, JSON] = field(default_factory=dict)
     kbengine_version: str = ""
     created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     format_version: int = FORMAT_VERSION
@@ -125,6 +129,22 @@ class KBSettings:
         return Probing.from_json(self.quantiser)
 
     @property
+    def passage_quantiser_file(self) -> QuantiserFile | None:
+        """The file of the quantiser of passage vectors, None when there is none."""
+        return QuantiserFile.from_json(self.passage_quantiser) if self.passage_quantiser else None
+
+    @property
+    def quantiser_files(self) -> tuple[QuantiserFile, ...]:
+        """The files of all quantisers there are: of the index, of passages, and what vectors are stored in."""
+        files = (self.quantiser_file, self.passage_quantiser_file, self.store_file)
+        return tuple(file for file in files if file is not None)
+
+    @property
+    def passage_probing(self) -> Probing | None:
+        """How many of its lists a query looks into; None without one."""
+        return Probing.from_json(self.passage_quantiser)
+
+    @property
     def drops_vectors(self) -> bool:
         """Whether only quantised token vectors are stored."""
         return bool(self.quantiser.get("drop_vectors"))
@@ -142,7 +162,7 @@ class KBSettings:
     @property
     def search_facts(self) -> object:
         """What decides how segments are searched: equal as long as nothing has to be loaded anew."""
-        return dict(self.ann), dict(self.quantiser), dict(self.store), self.indexed_from
+        return dict(self.ann), dict(self.quantiser), dict(self.passage_quantiser), dict(self.store), self.indexed_from
 
     @property
     def store_file(self) -> QuantiserFile | None:

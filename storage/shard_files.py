@@ -14,6 +14,7 @@ from storage.errors import CorruptError, KBError
 from storage.generation_manifest import ShardEntry
 from storage.lock import LOCK_NAME
 from storage.object_store import ObjectStore
+from storage.quantiser import Quantiser
 from storage.quantiser_file import QuantiserFile, quantiser_path, read_quantiser, write_quantiser
 from storage.settings import KBSettings
 from storage.shard_merge import MergedShard
@@ -72,15 +73,16 @@ def put_common(store: ObjectStore, common: CommonSettings) -> tuple[StoredFile, 
     record = dataclasses.asdict(common.settings)
     files: list[StoredFile] = []
     with tempfile.TemporaryDirectory(prefix="kbengine-common-") as folder:
-        for role, quantiser in (("quantiser", common.quantiser), ("code", common.code)):
+        quantisers = {"quantiser": common.quantiser, "code": common.code, "passage_quantiser": common.passages}
+        for role, quantiser in quantisers.items():
             if quantiser is None:
                 continue
             written = write_quantiser(Path(folder), quantiser)
             files.append(store.put_file(quantiser_path(Path(folder), quantiser.name), role))
-            if role == "quantiser":
-                record["quantiser"] = {**record["quantiser"], **written.to_json()}
-            else:
+            if role == "code":
                 record["store"] = {**record["store"], "code": written.to_json()}
+            else:
+                record[role] = {**record[role], **written.to_json()}
     data = json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False).encode()
     return (store.put_bytes(data, _SETTINGS), *files)
 
@@ -96,16 +98,15 @@ def read_common(store: ObjectStore, files: Sequence[StoredFile]) -> CommonSettin
         raise CorruptError(f"the common settings in {store.place} are damaged ({error}); restore them") from error
     with tempfile.TemporaryDirectory(prefix="kbengine-common-") as folder:
 
-        def fetched(role: str, expected: QuantiserFile | None) -> Path | None:
+        def fetched(role: str, expected: QuantiserFile | None) -> Quantiser | None:
             if expected is None or role not in by_role:
                 return None
             store.fetch(by_role[role], quantiser_path(Path(folder), expected.name))
-            return Path(folder)
+            return read_quantiser(Path(folder), expected)
 
-        of_index, of_store = settings.quantiser_file, settings.store_file
-        quantiser = code = None
-        if of_index is not None and fetched("quantiser", of_index) is not None:
-            quantiser = read_quantiser(Path(folder), of_index)
-        if of_store is not None and fetched("code", of_store) is not None:
-            code = read_quantiser(Path(folder), of_store)
-    return CommonSettings(settings, quantiser, code)
+        return CommonSettings(
+            settings,
+            fetched("quantiser", settings.quantiser_file),
+            fetched("code", settings.store_file),
+            fetched("passage_quantiser", settings.passage_quantiser_file),
+        )

@@ -24,13 +24,12 @@ from storage.alias_rows import AliasRow, insert_alias_rows
 from storage.ann_setup import read_setup
 from storage.catalog import Generation, SegmentRow, insert_generation, insert_segment, live_segments, newest_generation
 from storage.common_settings import CommonSettings
-from storage.creation import ENCODER_DIRECTORY, appearing, vacuum_into
+from storage.creation import ENCODER_DIRECTORY, appearing, vacuum_into, write_quantisers
 from storage.database import DATABASE_NAME, reader_engine, run_in_autocommit, translated, writer_engine
 from storage.durable import fsync_directory, remove_file
 from storage.errors import UsageError
 from storage.newest_schema import create_schema
 from storage.operating_system import operating_system
-from storage.quantiser_file import write_quantiser
 from storage.records import Commit
 from storage.segment import Segment, open_segment, segment_path
 from storage.segment_merge import merge_segments
@@ -93,12 +92,9 @@ def merge_shards(
             common.settings, created_at=created_at, build={"state": "complete", "position": _position(common)}
         )
         segments = directory / SEGMENT_DIRECTORY
-        if common.code is not None:
-            file = write_quantiser(segments, common.code)
-            settings = dataclasses.replace(settings, store={**settings.store, "code": file.to_json()})
-        if common.quantiser is not None:
-            file = write_quantiser(segments, common.quantiser)
-            settings = dataclasses.replace(settings, quantiser={**settings.quantiser, **file.to_json()})
+        settings = write_quantisers(
+            segments, settings, code=common.code, quantiser=common.quantiser, passages=common.passages
+        )
         segment = _merged_segment(segments, parts, name)
         engine = writer_engine(directory, create=True)
         try:

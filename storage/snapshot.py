@@ -48,8 +48,8 @@ class LoadedSegment:
 
 
 @dataclass(frozen=True)
-class CodedTokens:
-    """What a part of a search gives that seeks tokens by their codes.
+class CodedNearest:
+    """What a part of a search gives that seeks tokens, or passages, by their codes.
 
     Attributes:
         rows: Of each query the best live rows, one more than are fetched and those as good as the last.
@@ -320,18 +320,20 @@ class Snapshot:
         """Return whether every search looks at all rows, or passages, so that parts can be searched one by one."""
         return all(ann.scans_all for ann in self._anns(kind))
 
-    def coded_tokens(
+    def coded_nearest(
         self,
+        kind: AnnKind,
         queries: NDArray[np.float32],
         k: int,
         *,
         nprobe: int | None = None,
         nprobe_factor: float = 1.0,
         n_more: int = 0,
-    ) -> CodedTokens | None:
-        """Search the tokens that are best by their codes, for a search of which this is a part.
+    ) -> CodedNearest | None:
+        """Search the tokens, or passages, that are best by their codes, for a search of which this is a part.
 
         Args:
+            kind: Which vectors.
             queries: float32 (m, d).
             k: How many rows per query are wanted of all parts.
             nprobe: As in `search_tokens`.
@@ -341,20 +343,20 @@ class Snapshot:
         Returns:
             None where the segments have not one quantiser, so that what is found here says nothing about elsewhere.
         """
-        anns = self._anns("tokens")
+        anns = self._anns(kind)
         quantiser = next((ann.quantiser for ann in anns), None)
         if quantiser is None or any(ann.quantiser is None or ann.quantiser.name != quantiser.name for ann in anns):
             return None
         queries = check_queries(queries, k, d=self.d)
-        masks = self._live.by_segment("tokens")
+        masks = self._live.by_segment(kind)
         parts = [
             ann.coded_part(first_row=int(start), live=live)
-            for ann, start, live in zip(anns, self._row_starts, masks, strict=False)
+            for ann, start, live in zip(anns, self._starts(kind), masks, strict=False)
         ]
         fetch = n_fetched(k, anns[0].refine, n_more)
         probes = n_probed(quantiser, anns[0].probes(quantiser.nlist, nprobe, nprobe_factor), n_more)
         rows = coded_rows(quantiser, parts, queries, fetch, probes)
-        return CodedTokens(rows, fetch, sum(part.n_rows for part in parts), probes >= quantiser.nlist)
+        return CodedNearest(rows, fetch, sum(part.n_rows for part in parts), probes >= quantiser.nlist)
 
     def lexical_scores(self, query: Mapping[str, float] | str) -> NDArray[np.float32]:
         """Return the BM25 scores float32 (n_passages) of a text or of weighted terms; 0 for dead passages."""

@@ -12,10 +12,9 @@ from sqlalchemy import Connection
 
 from storage.ann import ann_path, ann_source, stored_codes
 from storage.ann_lists import AnnKind, read_lists
-from storage.ann_parts import list_source
 from storage.ann_setup import AnnSetup
 from storage.catalog import SegmentRow, chunked
-from storage.codes_file import Owner, codes_path, read_codes
+from storage.codes_file import Owner, read_codes
 from storage.errors import CorruptError, KBError
 from storage.findings import Findings, Severity
 from storage.languages import language_of
@@ -25,7 +24,6 @@ from storage.records import NewPassage, StoredPassage, unpack_offsets
 from storage.segment import Segment, open_segment, segment_path
 from storage.session import INDEX_DIRECTORY, SEGMENT_DIRECTORY
 from storage.settings import KBSettings
-from storage.token_filter import indexed_rows
 from storage.verify_database import DatabaseFacts
 
 __all__ = ["Reencode", "check_ann", "check_quantiser", "check_reencoded", "check_segments", "load_stored"]
@@ -145,18 +143,14 @@ def check_ann(segment: Segment, setup: AnnSetup, findings: Findings) -> None:
                 stored_codes(segment, decoder)
             if decoder is None or decoder is setup.quantiser:
                 continue
-        threshold = setup.threshold if kind == "tokens" else None
-        listed = source if kind == "passages" else list_source(segment, decoder, indexed_rows(segment, threshold))
-        assert listed is not None
-        path = ann_path(directory, segment.name, kind, threshold)
-        coded = kind == "tokens" and setup.quantiser is not None
-        if setup.quantiser is not None and coded:
-            path = codes_path(directory, segment.name, setup.quantiser.name, threshold)
+        asked = setup.request(kind, directory)
+        listed, _ = asked.listed(segment)
+        path = asked.codes_path(segment) or ann_path(directory, segment.name, kind, asked.threshold)
         if not path.exists():
             continue
         try:
-            if setup.quantiser is not None and coded:
-                read_codes(path, Owner(segment.file.sha256, setup.quantiser), listed.n_rows)
+            if asked.quantiser is not None:
+                read_codes(path, Owner(segment.file.sha256, asked.quantiser), listed.n_rows)
             else:
                 read_lists(path, listed, setup.options)
         except KBError as error:
@@ -167,7 +161,10 @@ def check_quantiser(settings: KBSettings, findings: Findings) -> AnnSetup:
     """Return how segments are searched; note a damaged quantiser in `findings`."""
     of_index = _checked(settings.quantiser_file, findings, "error" if settings.drops_vectors else "derived")
     of_store = _checked(settings.store_file, findings, "error")
-    return AnnSetup(settings.ann_options, of_index, stored=of_store, threshold=settings.indexed_from)
+    of_passages = _checked(settings.passage_quantiser_file, findings, "error")
+    return AnnSetup(
+        settings.ann_options, of_index, stored=of_store, threshold=settings.indexed_from, passages=of_passages
+    )
 
 
 def _checked(expected: QuantiserFile | None, findings: Findings, severity: Severity) -> Quantiser | None:

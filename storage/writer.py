@@ -76,6 +76,7 @@ class KBWriter:
         *,
         code: Quantiser | None = None,
         quantiser: Quantiser | None = None,
+        passages: Quantiser | None = None,
         first: FirstIds | None = None,
     ) -> KBWriter:
         """Create an empty knowledge base and return its writer; its directory appears whole or not at all.
@@ -85,6 +86,8 @@ class KBWriter:
             settings: What it is made with.
             code: What token vectors are stored in where the settings say 4 bits; None: measured on the first ones.
             quantiser: Of the index, where the kind of index needs one; None: trained when there are vectors.
+            passages: Of the index of passage vectors, for shards that share one; None: segments have lists of their
+                own.
             first: The ids given first; None: all from 1.
 
         Raises:
@@ -92,7 +95,7 @@ class KBWriter:
             PlatformError: A network file system, or an SQLite that is too old.
         """
         target = Path(path)
-        create_directory(target, settings, code, quantiser=quantiser, first=first)
+        create_directory(target, settings, code, quantiser=quantiser, passages=passages, first=first)
         return cls.open(target)
 
     @classmethod

@@ -21,6 +21,7 @@ from storage.ann_options import AnnOptions
 from storage.codes import covering_scale
 from storage.common_settings import CommonSettings
 from storage.index_kind import LARGE_KIND, LARGE_ROWS
+from storage.passage_quantiser import train_passage_quantiser
 from storage.probing import measure_probing
 from storage.quantiser import Quantiser
 from storage.quantiser_training import sample_sizes, train_quantiser
@@ -105,7 +106,28 @@ def measure_settings(
         if gathered.n_passages >= sample_passages and indexed >= wanted_rows:
             break
     threshold = resolve_threshold(gathered.logits, request.filter)
-    return _settings(encoder, gathered, request, options, threshold, n_rows=n_rows, progress=progress)
+    common = _settings(encoder, gathered, request, options, threshold, n_rows=n_rows, progress=progress)
+    n_passages = math.ceil(gathered.n_passages * n_bytes / gathered.n_bytes)
+    return _with_passages(common, gathered, request, n_passages=n_passages, progress=progress)
+
+
+def _with_passages(
+    common: CommonSettings, sample: _Sample, request: SettingsRequest, *, n_passages: int, progress: ProgressSink
+) -> CommonSettings:
+    """Return the settings with an index of passages where there are so many that one knowledge base would have one."""
+    options = common.settings.ann_options
+    asked = AnnOptions(**{**request.ann, "kind": options.kind})  # type: ignore[arg-type]  # checked there
+    if options.is_exact("tokens") or asked.is_exact("passages") or n_passages < asked.exact_below_rows:
+        return common
+    trained = train_passage_quantiser(
+        _some(np.stack(sample.passage_vectors), sample.n_passages),
+        n_passages,
+        options,
+        name=_named(request.name, "e"),
+        stage=Stages(progress),
+        device="auto",
+    )
+    return common if trained is None else common.with_passages(*trained)
 
 
 def _options(request: SettingsRequest, n_rows: int) -> AnnOptions:

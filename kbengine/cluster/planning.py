@@ -166,4 +166,7 @@ def describe_plan(plan: BuildPlan, cluster: Cluster) -> dict[str, Any]:
         "index": settings.ann_options.kind,
         "nprobe": settings.quantiser.get("nprobe"),
         "index_recall": settings.quantiser.get("recall"),
+        "passage_index": "none" if settings.passage_quantiser_file is None else settings.passage_quantiser_file.kind,
+        "passage_nprobe": settings.passage_quantiser.get("nprobe"),
+        "passage_recall": settings.passage_quantiser.get("recall"),
     }

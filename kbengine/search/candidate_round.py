@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from kbengine.search.effort import Reach
 from kbengine.search.global_cut import firsts, nearest, ranked_first
 from kbengine.search.lexical_gate import BACKGROUND, gate_features
 from kbengine.search.pool import Pool
-from kbengine.search.shard_answers import CandidateAnswer, Candidates
+from kbengine.search.shard_answers import CandidateAnswer, Candidates, Nearest, Sought
 from kbengine.search.shard_requests import CandidateQuery, CandidateRequest, Scope
 from kbengine.search.shards import Shards
 from kbengine.search.strategies import DOCUMENTS_PER_SEARCH, MAX_DOCUMENT_PASSAGES, Plan
@@ -44,17 +44,26 @@ def find_candidates(searching: Searching, pools: Sequence[Pool], reach: Reach, *
         [_query(pool, pool.plan if is_first else pool.plan.with_everything, shard, reach, is_first) for pool in pools]
         for shard in range(len(searching.shards.members))
     ]
-    is_exact = reach.is_exact
+    is_exact = scans_passages = reach.is_exact
     if searching.scope.where is not None and not searching.scope.is_alone:
+        # As a shard that is alone decides for itself.
         is_exact |= searching.statistics.n_found_rows <= SCANNED_ROWS
+        scans_passages |= searching.statistics.n_found_passages <= SCANNED_ROWS
     requests = [
         CandidateRequest(
-            searching.scope, tuple(own), reach.n_tokens, reach.n_passages, reach.nprobe, reach.nprobe_factor, is_exact
+            searching.scope,
+            tuple(own),
+            reach.n_tokens,
+            reach.n_passages,
+            reach.nprobe,
+            reach.nprobe_factor,
+            is_exact,
+            scans_passages,
         )
         for own in queries
     ]
     answers = _asked(searching, requests)
-    rows = _token_rows(searching, requests, answers)
+    near = _all_nearest(searching, requests, answers)
     for i, pool in enumerate(pools):
         found = [answer.queries[i] for answer in answers]
         if is_first and pool.query.gate is not None and pool.vectors.lexical is not None:
@@ -62,8 +71,10 @@ def find_candidates(searching: Searching, pools: Sequence[Pool], reach: Reach, *
             features = gate_features(best, searching.statistics.n_documents)
             pool.lexical_factor = None if features is None else pool.query.gate.factor(features)
         plan = pool.plan if is_first else pool.plan.with_everything
-        for part, own_rows, passages in zip(pool.shards, rows[i], _passages(plan, found, reach), strict=True):
-            part.token_rows, part.passages = own_rows, passages
+        start, end, near_passages = near[i]
+        passages = _passages(plan, found, near_passages, reach)
+        for part, first, last, own_passages in zip(pool.shards, start, end, passages, strict=True):
+            part.token_rows, part.passages = np.unique(np.concatenate([first, last])), own_passages
 
 
 def _asked(searching: Searching, requests: Sequence[CandidateRequest]) -> list[CandidateAnswer]:
@@ -91,38 +102,66 @@ def _n_documents(reach: Reach) -> int:
     return max(DOCUMENTS_PER_SEARCH, reach.n_lexical // 10)
 
 
-def _token_rows(
+@dataclass(frozen=True)
+class _Side:
+    """One of the vectors of a query that something is nearest to.
+
+    Attributes:
+        of: what a shard found nearest to it.
+        among: among what.
+        k: how many are wanted.
+    """
+
+    of: Callable[[Candidates], Nearest]
+    among: Callable[[CandidateAnswer], Sought]
+    k: int
+
+    def nearest(self, answers: Sequence[CandidateAnswer], query: int) -> list[Int64]:
+        """Return what is nearest in each shard."""
+        return nearest([self.of(answer.queries[query]) for answer in answers], self.k)
+
+    def is_all(self, answers: Sequence[CandidateAnswer]) -> bool:
+        """Tell whether asking for more would find no more."""
+        among = [self.among(answer) for answer in answers]
+        fetched = max((self.of(query).n_fetched for answer in answers for query in answer.queries), default=0)
+        return fetched >= sum(each.n_indexed for each in among) and all(each.is_every_list for each in among)
+
+
+def _all_nearest(
     searching: Searching, requests: Sequence[CandidateRequest], answers: Sequence[CandidateAnswer]
-) -> list[list[Int64]]:
-    """Return for each query the rows in each shard of the tokens nearest to its start and to its end, rising.
+) -> list[list[list[Int64]]]:
+    """Return for each query the rows in each shard nearest to its start and to its end, and the passages nearest to it.
 
     Of a vector that finds fewer than are wanted, though there are more in other lists, more is asked.
     """
-    k, n_queries = requests[0].n_tokens, len(requests[0].queries)
-    sides: list[tuple[list[Int64], list[Int64]]] = []
-    for i in range(n_queries):
-        found = [answer.queries[i] for answer in answers]
-        sides.append((nearest([each.start for each in found], k), nearest([each.end for each in found], k)))
+    (first, *_), n_queries = requests, len(requests[0].queries)
+    sides = (
+        _Side(lambda each: each.start, lambda answer: answer.tokens, first.n_tokens),
+        _Side(lambda each: each.end, lambda answer: answer.tokens, first.n_tokens),
+        _Side(lambda each: each.passages, lambda answer: answer.passages, first.n_passages),
+    )
+    found = [[side.nearest(answers, i) for side in sides] for i in range(n_queries)]
     if len(answers) > 1:
-        _look_further(searching, requests, answers, sides)
-    return [
-        [np.unique(np.concatenate([start, end])) for start, end in zip(starts, ends, strict=True)]
-        for starts, ends in sides
-    ]
+        _look_further(searching, requests, answers, sides, found)
+    return found
 
 
 def _look_further(
     searching: Searching,
     requests: Sequence[CandidateRequest],
     answers: Sequence[CandidateAnswer],
-    sides: list[tuple[list[Int64], list[Int64]]],
+    sides: Sequence[_Side],
+    found: list[list[list[Int64]]],
 ) -> None:
-    """Ask again, with more effort, for the tokens of which too few were found, and put what is found in place."""
-    k = requests[0].n_tokens
+    """Ask again, with more effort, for vectors that found too little, and put what is found in place."""
     n_more = 0
-    lacking = [(i, side) for i, both in enumerate(sides) for side in (0, 1) if sum(map(len, both[side])) < k]
-    lacking = [each for each in lacking if requests[0].queries[each[0]].by_vectors]
-    while lacking and not _is_all(answers):
+    lacking = [
+        (i, number)
+        for i, query in enumerate(requests[0].queries)
+        for number, side in enumerate(sides)
+        if query.by_vectors and sum(map(len, found[i][number])) < side.k
+    ]
+    while lacking := [(i, number) for i, number in lacking if not sides[number].is_all(answers)]:
         n_more += 1
         places = {i: number for number, i in enumerate(dict.fromkeys(i for i, _ in lacking))}
         again = [
@@ -137,20 +176,12 @@ def _look_further(
             for request in requests
         ]
         answers = _asked(searching, again)
-        for i, side in lacking:
-            found = [answer.queries[places[i]] for answer in answers]
-            sides[i][side][:] = nearest([each.end if side else each.start for each in found], k)
-        lacking = [(i, side) for i, side in lacking if sum(map(len, sides[i][side])) < k]
+        for i, number in lacking:
+            found[i][number] = sides[number].nearest(answers, places[i])
+        lacking = [(i, number) for i, number in lacking if sum(map(len, found[i][number])) < sides[number].k]
 
 
-def _is_all(answers: Sequence[CandidateAnswer]) -> bool:
-    """Tell whether asking for more would give no more rows."""
-    n_indexed = sum(answer.n_indexed for answer in answers)
-    fetched = max((query.start.n_fetched for answer in answers for query in answer.queries), default=0)
-    return fetched >= n_indexed and all(answer.is_every_list for answer in answers)
-
-
-def _passages(plan: Plan, found: Sequence[Candidates], reach: Reach) -> list[Int64]:
+def _passages(plan: Plan, found: Sequence[Candidates], near: Sequence[Int64], reach: Reach) -> list[Int64]:
     """Return the candidate passages of one query in each shard."""
     parts: list[list[Int64]] = [[np.zeros(0, dtype=np.int64)] for _ in found]
 
@@ -159,8 +190,7 @@ def _passages(plan: Plan, found: Sequence[Candidates], reach: Reach) -> list[Int
             part.append(each[:n])
 
     if plan.weights.passage > 0:
-        near = [each.passages for each in found]
-        take([each.numbers for each in near], firsts(near, reach.n_passages))
+        take(near, [len(each) for each in near])
     lexical = [each.lexical for each in found]
     take([each.numbers for each in lexical], firsts(lexical, reach.n_lexical))
     own = [each.own for each in found if each.own is not None]

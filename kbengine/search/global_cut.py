@@ -45,7 +45,7 @@ def ranked_first(parts: Sequence[Ranked], k: int) -> list[tuple[int, int]]:
 
 
 def nearest(parts: Sequence[Nearest], k: int) -> list[Int64]:
-    """Return the rows in each shard of the k tokens nearest to a vector.
+    """Return the rows, or passages, in each shard of the k that are nearest to a vector, best first.
 
     Raises:
         StateError: some shards look at every row and others seek among codes.
@@ -53,9 +53,10 @@ def nearest(parts: Sequence[Nearest], k: int) -> list[Int64]:
     if len(parts) == 1:
         return [parts[0].found.numbers[:k]]
     scores, ids, owners = _joined([part.found for part in parts])
-    fetched = {part.n_fetched for part in parts}
+    # A shard without a passage says nothing about how others seek.
+    fetched = {part.n_fetched for part in parts if part.n_fetched or len(part.found.numbers)} or {0}
     if len(fetched) > 1:
-        raise StateError("some shards seek tokens among codes and others do not; build them with common settings")
+        raise StateError("some shards seek among codes and others do not; build them with common settings")
     n_fetched = fetched.pop()
     if n_fetched:
         best = nearest_of(np.concatenate([part.coarse for part in parts]), scores, ids, n_fetched, k)

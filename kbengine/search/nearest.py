@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from kbengine.errors import StateError
 from kbengine.search.query_vectors import LexicalScores
-from kbengine.search.shard_answers import CandidateAnswer, Candidates, Nearest, Ranked
+from kbengine.search.shard_answers import CandidateAnswer, Candidates, Nearest, Ranked, Sought
 from kbengine.search.shard_requests import CandidateQuery, CandidateRequest, NameScores
 
 if TYPE_CHECKING:
+    from storage.ann_lists import AnnKind
     from storage.snapshot import Snapshot
 
 Float32 = NDArray[np.float32]
@@ -26,6 +27,7 @@ _NO_NUMBERS: Int64 = np.zeros(0, dtype=np.int64)
 _NO_SCORES: Float32 = np.zeros(0, dtype=np.float32)
 _NOTHING = Ranked(_NO_NUMBERS, _NO_SCORES, _NO_NUMBERS)
 _NOWHERE = Nearest(_NOTHING, _NO_SCORES, 0)
+_EVERYTHING = Sought(0, is_every_list=True)
 
 
 def candidates_of(
@@ -42,13 +44,18 @@ def candidates_of(
         StateError: there are other shards, and what the index finds here depends on how documents are dealt out.
     """
     near = [query for query in request.queries if query.by_vectors]
-    tokens, n_indexed, is_every_list = _tokens(snapshot, request, near)
-    passages = iter(_passages(snapshot, request, near))
-    nearest = iter(tokens)
+    # Each query's first and last token side by side.
+    tokens, tokens_among = _nearest(
+        snapshot, request, "tokens", [v for query in near for v in (query.start, query.end)]
+    )
+    passages, passages_among = _nearest(snapshot, request, "passages", [query.passage for query in near])
+    of_tokens, of_passages = iter(tokens), iter(passages)
     is_alone = request.scope.is_alone
     found = []
     for query, scores in zip(request.queries, lexical, strict=True):
-        start, end = next(nearest) if query.by_vectors else (_NOWHERE, _NOWHERE)
+        start, end, passage = _NOWHERE, _NOWHERE, _NOWHERE
+        if query.by_vectors:
+            start, end, passage = next(of_tokens), next(of_tokens), next(of_passages)
         of_words = _by_words(snapshot, query, scores, is_alone)
         named, words = _NOTHING, _NO_SCORES
         if query.names is not None and query.n_named:
@@ -57,83 +64,52 @@ def candidates_of(
             Candidates(
                 start,
                 end,
-                next(passages) if query.by_vectors else _NOTHING,
+                passage,
                 *of_words,
                 gate=_best_documents(scores, query.n_gate),
                 named=named,
                 named_words=words,
             )
         )
-    return CandidateAnswer(tuple(found), n_indexed, is_every_list)
+    return CandidateAnswer(tuple(found), tokens_among, passages_among)
 
 
-def _tokens(
-    snapshot: Snapshot, request: CandidateRequest, near: Sequence[CandidateQuery]
-) -> tuple[list[tuple[Nearest, Nearest]], int, bool]:
-    """Return the tokens nearest to each query's start and end, how many can be found, and whether in all lists."""
-    if not near:
-        return [], 0, True
+def _nearest(
+    snapshot: Snapshot, request: CandidateRequest, kind: AnnKind, vectors: Sequence[Float32]
+) -> tuple[list[Nearest], Sought]:
+    """Return the tokens, or passages, nearest to each vector, and among what they were sought."""
+    if not vectors:
+        return [], _EVERYTHING
+    of_tokens, is_alone = kind == "tokens", request.scope.is_alone
+    k, scans = (request.n_tokens, request.is_exact) if of_tokens else (request.n_passages, request.scans_passages)
     # One text under several weights, or asked for by several callers at once, is looked for once.
-    vectors = [each for query in near for each in (query.start, query.end)]
     chosen, places = _distinct(vectors)
     queries = np.stack([vectors[i] for i in chosen])
-    found: list[Nearest] = []
-    if request.scope.is_alone or request.is_exact or snapshot.scans_all("tokens"):
-        scores, rows = snapshot.search_tokens(
-            queries,
-            request.n_tokens,
-            nprobe=request.nprobe,
-            nprobe_factor=request.nprobe_factor,
-            exact=request.is_exact,
-        )
-        for own_scores, own_rows in zip(scores, rows, strict=True):
-            kept = own_rows[own_rows >= 0]
-            ids = _NO_NUMBERS if request.scope.is_alone else snapshot.token_ids_of_rows(kept)
-            found.append(Nearest(Ranked(kept, own_scores[: len(kept)], ids), _NO_SCORES, 0))
-        n_indexed, is_every_list = 0, True
-    else:
-        coded = snapshot.coded_tokens(
-            queries,
-            request.n_tokens,
-            nprobe=request.nprobe,
-            nprobe_factor=request.nprobe_factor,
-            n_more=request.n_more,
-        )
-        if coded is None:
-            raise _not_comparable("tokens")
+    if is_alone or scans or snapshot.scans_all(kind):
+        search = snapshot.search_tokens if of_tokens else snapshot.search_passages
+        scores, numbers = search(queries, k, nprobe=request.nprobe, nprobe_factor=request.nprobe_factor, exact=scans)
+        kept = [own[own >= 0] for own in numbers]
         found = [
-            Nearest(
-                Ranked(each.numbers, each.scores, snapshot.token_ids_of_rows(each.numbers)),
-                each.coarse,
-                coded.n_fetched,
-            )
-            for each in coded.rows
+            Nearest(_with_ids(snapshot, kind, own, own_scores[: len(own)], is_alone), _NO_SCORES, 0)
+            for own, own_scores in zip(kept, scores, strict=True)
         ]
-        n_indexed, is_every_list = coded.n_rows, coded.is_every_list
-    pairs = [(found[places[2 * i]], found[places[2 * i + 1]]) for i in range(len(near))]
-    return pairs, n_indexed, is_every_list
-
-
-def _passages(snapshot: Snapshot, request: CandidateRequest, near: Sequence[CandidateQuery]) -> list[Ranked]:
-    """Return the passages nearest to each query."""
-    if not near:
-        return []
-    if not request.scope.is_alone and not request.is_exact and not snapshot.scans_all("passages"):
-        raise _not_comparable("passages")
-    vectors = [query.passage for query in near]
-    chosen, places = _distinct(vectors)
-    scores, numbers = snapshot.search_passages(
-        np.stack([vectors[i] for i in chosen]),
-        request.n_passages,
-        nprobe=request.nprobe,
-        nprobe_factor=request.nprobe_factor,
-        exact=request.is_exact,
+        return [found[place] for place in places], _EVERYTHING
+    coded = snapshot.coded_nearest(
+        kind, queries, k, nprobe=request.nprobe, nprobe_factor=request.nprobe_factor, n_more=request.n_more
     )
-    found = []
-    for own_scores, own in zip(scores, numbers, strict=True):
-        kept = own[own >= 0]
-        found.append(_ranked(snapshot, kept, own_scores[: len(kept)], request.scope.is_alone))
-    return [found[place] for place in places]
+    if coded is None:
+        raise _not_comparable(kind)
+    found = [
+        Nearest(_with_ids(snapshot, kind, each.numbers, each.scores, is_alone), each.coarse, coded.n_fetched)
+        for each in coded.rows
+    ]
+    return [found[place] for place in places], Sought(coded.n_rows, coded.is_every_list)
+
+
+def _with_ids(snapshot: Snapshot, kind: AnnKind, numbers: Int64, scores: Float32, is_alone: bool) -> Ranked:
+    if kind == "passages":
+        return _ranked(snapshot, numbers, scores, is_alone)
+    return Ranked(numbers, scores, _NO_NUMBERS if is_alone else snapshot.token_ids_of_rows(numbers))
 
 
 def _by_words(

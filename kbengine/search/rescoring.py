@@ -84,8 +84,10 @@ def score_windows(
         first, last = np.searchsorted(rows, best.first_rows), np.searchsorted(rows, best.last_rows)
         best_start, best_end, of_sparse = start[first], end[last], sparse[0][first] + sparse[1][last]
     # Passage, lexical and name scores are the same for all phrases of a range: computed once per range.
-    passage_scores = score_rows(snapshot.passage_vectors(ranges.passages), vectors.passage)
-    passage_scores *= np.float32(weights.passage)
+    passage_scores = np.zeros(len(ranges.passages), dtype=np.float32)
+    if len(ranges.passages):  # without a segment there is not even a dimension
+        passage_scores = score_rows(snapshot.passage_vectors(ranges.passages), vectors.passage)
+        passage_scores *= np.float32(weights.passage)
     if vectors.lexical is None:
         lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
     else:

@@ -118,7 +118,7 @@ class LookAnswer:
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """The rows nearest to one vector.
+    """The rows, or passages, nearest to one vector.
 
     Attributes:
         found: Best first by exact scores.
@@ -139,7 +139,7 @@ class Candidates:
     Attributes:
         start: The nearest first tokens; likewise `end` the nearest last ones.
         end: The nearest last tokens.
-        passages: The nearest passages.
+        passages: The nearest passages, by their indices.
         lexical: The best passages by all lexical scores.
         own: And by their own words alone; None where that is the same.
         named: The best passages by names: scores are name scores, of equal ones the better by words first.
@@ -152,7 +152,7 @@ class Candidates:
 
     start: Nearest
     end: Nearest
-    passages: Ranked
+    passages: Nearest
     lexical: Ranked
     own: Ranked | None
     in_documents: Ranked
@@ -163,19 +163,32 @@ class Candidates:
     gate: Float32
 
 
+@dataclass(frozen=True)
+class Sought:
+    """Among what nearest tokens, or passages, were sought.
+
+    Attributes:
+        n_indexed: How many are sought among by their codes; 0 where every one was looked at.
+        is_every_list: Whether all of their lists were looked into.
+    """
+
+    n_indexed: int
+    is_every_list: bool
+
+
 @dataclass(frozen=True, eq=False)
 class CandidateAnswer:
     """The candidates of each query.
 
     Attributes:
         queries: Of each query.
-        n_indexed: How many tokens are sought among by their codes; 0 where every row was looked at.
-        is_every_list: Whether all of their lists were looked into.
+        tokens: Among what tokens were sought.
+        passages: Among what passages were sought.
     """
 
     queries: tuple[Candidates, ...]
-    n_indexed: int
-    is_every_list: bool
+    tokens: Sought
+    passages: Sought
 
 
 @dataclass(frozen=True, eq=False)

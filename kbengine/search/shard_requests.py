@@ -195,7 +195,8 @@ class CandidateRequest:
         n_passages: Nearest passages wanted.
         nprobe: Lists looked into; None takes the default times `nprobe_factor`.
         nprobe_factor: Multiplies the default.
-        is_exact: Whether every row is looked at.
+        is_exact: Whether every token's vector is looked at.
+        scans_passages: Whether every passage's vector is.
         n_more: How often the search was found to give too little: each time it looks at four times as much.
     """
 
@@ -206,6 +207,7 @@ class CandidateRequest:
     nprobe: int | None
     nprobe_factor: float
     is_exact: bool
+    scans_passages: bool
     n_more: int = 0
 
 

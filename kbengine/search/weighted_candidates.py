@@ -114,6 +114,7 @@ def weighted_candidates(
         nprobe=options.nprobe,
         nprobe_factor=EFFORT_FACTORS[options.effort],
         is_exact=options.effort == "exact",
+        scans_passages=options.effort == "exact",
     )
     candidates = shard.candidates(asked).queries
     found: list[list[ScoredPhrases]] = [[] for _ in queries]
@@ -138,7 +139,7 @@ def _score_query(
 ) -> ScoreQuery:
     passages = [np.zeros(0, dtype=np.int64)]
     if weights.passage > 0:
-        passages.append(candidates.passages.numbers)
+        passages.append(candidates.passages.found.numbers)
     if weights.lexical > 0:
         passages.append(candidates.lexical.numbers)
         if candidates.own is not None:

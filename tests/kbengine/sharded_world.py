@@ -16,6 +16,7 @@ from storage.alias_records import NewAlias
 from storage.common_settings import CommonSettings, common_settings_of, create_with
 from storage.creation import FirstIds
 from storage.overlaid_names import NameChange
+from storage.passage_quantiser import train_passage_quantiser
 from storage.reader import KBReader
 from storage.records import NewDocument
 from storage.reindexing import ReindexRequest
@@ -87,7 +88,11 @@ def late_documents() -> list[NewDocument]:
 
 
 def common_settings(folder: Path, kind: str) -> CommonSettings:
-    """What shards are made with: every row is looked at ("exact", "exact-4" in 4 bits), or they are sought by codes."""
+    """What shards are made with: every row is looked at ("exact", "exact-4" in 4 bits), or they are sought by codes.
+
+    "… with passages": passages, too, are sought by codes.
+    """
+    kind, _, of_passages = kind.partition(" with ")
     coded = not kind.startswith("exact")
     settings = dataclasses.replace(
         synthetic_settings(),
@@ -104,7 +109,20 @@ def common_settings(folder: Path, kind: str) -> CommonSettings:
         if coded:
             writer.reindex(ReindexRequest(ann={}))
         writer.finish_build()
-    return common_settings_of(path).comparable()
+    common = common_settings_of(path).comparable()
+    return with_passages(common, path) if of_passages else common
+
+
+def with_passages(common: CommonSettings, path: Path) -> CommonSettings:
+    """The same settings with an index of passages, trained on those of a knowledge base."""
+    with KBReader.open(path) as reader:
+        snapshot = reader.snapshot()
+        vectors = snapshot.passage_vectors(np.arange(snapshot.n_passages))
+    sample = np.random.default_rng(1).permutation(vectors)
+    options = common.settings.ann_options
+    trained = train_passage_quantiser(sample, len(sample), options, name="e" * 32, stage=lambda *_: None)
+    assert trained is not None
+    return common.with_passages(*trained)
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,15 @@ from adapters.tasks.queries import query_of
 from kbengine.encoders.encoder import QueryVectors
 from kbengine.errors import StateError
 from kbengine.inputs import Dialogue, Mention, Question, Slot, TaskInput
+from kbengine.search import candidate_round
 from kbengine.search.known_names import KnownNames
 from kbengine.search.query import EFFORTS, STRATEGIES, UNITS, Query, SearchOptions
 from kbengine.search.searcher import Searcher
 from kbengine.search.shard_directories import ShardDirectories
 from kbengine.search.shard_requests import CountRequest
+from storage import snapshot
 from storage.reader import KBReader
+from storage.verify import verify
 from tests.kbengine.sharded_world import World, common_settings
 from tests.kbengine.synthetic_kb import WORDS, D, VectorEncoder
 from tests.kbengine.test_readings import WordReader
@@ -42,7 +45,7 @@ ASKED: tuple[TaskInput, ...] = (
     Mention("Mercury is hot.", (0, 7)),
     Dialogue(("Do you know the blue house?", "I like amber and opal.", "Who lived there with Frida?")),
 )
-N_SHARDS = {"exact": (1, 4), "exact-4": (2,), "opq-fastscan": (2, 7)}
+N_SHARDS = {"exact": (1, 4), "exact-4": (2,), "opq-fastscan": (2, 7), "opq-fastscan with passages": (1, 2, 4)}
 """Shards before the addition: all of 1, 2, 4 and 7 are tried in a quick run, each with each in a slow one."""
 
 
@@ -59,10 +62,11 @@ class AnyEncoder(VectorEncoder):
         return QueryVectors(stacked[:, 0], stacked[:, 1], passage, np.full(n, 3), np.zeros(n, dtype=np.bool_))
 
 
-@pytest.fixture(scope="module", params=["exact", "exact-4", "opq-fastscan"])
+@pytest.fixture(scope="module", params=list(N_SHARDS))
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
     """One knowledge base with everything: int8 vectors or codes that are all looked at, or that are sought by codes."""
-    folder = tmp_path_factory.mktemp(request.param)
+    folder = tmp_path_factory.mktemp("made") / request.param
+    folder.mkdir()
     made = World(folder, common_settings(folder, request.param))
     made.write_one()
     return made
@@ -78,7 +82,7 @@ def one(world: World) -> Iterator[KBReader]:
 @pytest.fixture(scope="module")
 def many(world: World) -> Iterator[dict[int, ShardDirectories]]:
     """The same in shards, by their number before the addition."""
-    opened = {n: world.shards(n) for n in N_SHARDS[world.folder.name.rstrip("0")]}
+    opened = {n: world.shards(n) for n in N_SHARDS[world.folder.name]}
     yield opened
     for each in opened.values():
         each.close()
@@ -131,6 +135,30 @@ def test_all_units_are_found_alike(one, many, unit, k):
 def test_all_strategies_and_filters_agree(one, many, strategy, where):
     """Filters that let much, little and nothing pass."""
     check(one, many, (ASKED[0], ASKED[4], ASKED[9]), strategy=strategy, where=where, k=20)
+
+
+@pytest.mark.parametrize("where", ["half = 1", "kind = 'doc'", "kind = 'lat'"])
+def test_filters_that_leave_much_agree(one, many, where, monkeypatch):
+    """Where more rows pass than are looked at one by one, tokens, and passages if these are indexed, are sought."""
+    for scanned in (5, 40, 200):
+        monkeypatch.setattr(snapshot, "SCANNED_ROWS", scanned)
+        monkeypatch.setattr(candidate_round, "SCANNED_ROWS", scanned)
+        check(one, many, (ASKED[0], ASKED[2]), where=where, k=20)
+        check(one, many, ASKED[:1], where=where, nprobe=1, k=5)
+
+
+def test_an_index_of_passages_is_looked_into(world, one, many):
+    """With few lists other passages are found than among all: and the same in one knowledge base and in shards."""
+    has_index = world.folder.name.endswith("with passages")
+    assert one.snapshot().scans_all("passages") is not has_index
+    for shards in many.values():
+        for each in shards.opened:
+            assert each.records.reader.snapshot().scans_all("passages") is not has_index
+    for database in world.folder.glob("shard-*/kb.sqlite"):
+        assert verify(database.parent).ok
+    queries = AnyEncoder().encode_queries(ASKED).passage
+    few, every = (one.snapshot().search_passages(queries, 3, nprobe=n)[1] for n in (1, 1_000))
+    assert (few != every).any() == has_index
 
 
 @pytest.mark.slow
