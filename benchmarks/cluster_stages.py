@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from kbengine.cluster.calls import Place, answered, call, read_call, read_outcome
+from kbengine.cluster.calls import Place, answered, call, parsed_call, read_outcome, request_of
 from kbengine.cluster.hosting import METHODS, ShardOpener
 from kbengine.cluster.routing import place_of
 from kbengine.encoders.encoder import Encoder
@@ -63,7 +63,8 @@ class MeteredShard:
         method = METHODS[name]
         message = call(HERE, name, method, request)
         began = time.thread_time()
-        found, asked = read_call(message, METHODS)
+        found = parsed_call(message)
+        asked = request_of(found, METHODS)
         answer = answered(method, getattr(self._shard, found.method)(asked))
         seconds = time.thread_time() - began
         self._spent[0] += seconds

@@ -1,9 +1,11 @@
-"""How each type hint is written as plain JSON values with arrays aside, and read back with every part checked."""
+"""How each type hint is written as plain JSON values with arrays aside, and read back with every part checked.
+
+Where something does not fit is put together on the way out: what fits, nearly everything, pays nothing for it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +16,7 @@ from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 import numpy as np
 from numpy.typing import NDArray
 
+from kbengine.cluster.misfit import Misfit, wrong
 from kbengine.errors import KBError, MessageError
 
 KIND = "kind"
@@ -42,26 +45,25 @@ class Reading:
     def __post_init__(self) -> None:
         self.unread = set(range(len(self.arrays)))
 
-    def take(self, number: object, place: str) -> NDArray[Any]:
+    def take(self, number: object) -> NDArray[Any]:
         """Return the array of a number; each has one place."""
         if type(number) is not int or number not in self.unread:
-            raise MessageError(f"{place} is array {number!r}, wanted one of {len(self.arrays)}, each once")
+            raise Misfit(f" is array {number!r}, wanted one of {len(self.arrays)}, each once")
         self.unread.discard(number)
         return self.arrays[number]
 
 
 @dataclass(frozen=True)
 class Form:
-    """How values of one type hint are written and read; `says` is the hint in words."""
+    """How values of one type hint are written and read; `says` is the hint in words.
+
+    Both raise `Misfit`; `fits` tells beforehand whether a plain value is of the kind, None where only trying tells.
+    """
 
     says: str
-    write: Callable[[Any, Writing, str], Any]
-    read: Callable[[Any, Reading, str], Any]
-
-
-def wrong(place: str, value: object, wanted: str) -> MessageError:
-    """Return the error for a value that its type hint does not allow."""
-    return MessageError(f"{place} is {_short(value)}, wanted {wanted}")
+    write: Callable[[Any, Writing], Any]
+    read: Callable[[Any, Reading], Any]
+    fits: Callable[[Any], bool] | None = None
 
 
 def form_of(hint: Any) -> Form:
@@ -105,17 +107,16 @@ def _form_of(hint: Any) -> Form:
     raise MessageError(f"the type {hint!r} cannot be sent; wanted dataclasses of arrays, numbers, texts and tuples")
 
 
-def _plain(says: str, fits: Callable[[Any], bool], to: Callable[[Any], Any] = lambda value: value) -> Form:
-    def write(value: Any, _writing: Writing, place: str) -> Any:
-        value = value.item() if isinstance(value, np.generic) else value
-        return read(value, None, place)
+def _plain(says: str, fits: Callable[[Any], bool], to: Callable[[Any], Any] | None = None) -> Form:
+    def write(value: Any, _writing: Writing) -> Any:
+        return read(value.item() if isinstance(value, np.generic) else value, None)
 
-    def read(value: Any, _reading: Reading | None, place: str) -> Any:
+    def read(value: Any, _reading: Reading | None) -> Any:
         if not fits(value):
-            raise wrong(place, value, says)
-        return to(value)
+            raise wrong(value, says)
+        return value if to is None else to(value)
 
-    return Form(says, write, read)
+    return Form(says, write, read, fits)
 
 
 def _is_int(value: object) -> bool:
@@ -123,15 +124,15 @@ def _is_int(value: object) -> bool:
 
 
 def _bytes() -> Form:
-    def write(value: Any, writing: Writing, place: str) -> Any:
+    def write(value: Any, writing: Writing) -> Any:
         if not isinstance(value, bytes):
-            raise wrong(place, value, "bytes")
+            raise wrong(value, "bytes")
         return writing.add(np.frombuffer(value, np.uint8))
 
-    def read(value: Any, reading: Reading, place: str) -> Any:
-        array = reading.take(value, place)
+    def read(value: Any, reading: Reading) -> Any:
+        array = reading.take(value)
         if array.dtype != np.uint8 or array.ndim != 1:
-            raise wrong(place, array, "bytes")
+            raise wrong(array, "bytes")
         return array.tobytes()
 
     return Form("bytes", write, read)
@@ -140,23 +141,35 @@ def _bytes() -> Form:
 _PLAIN: Mapping[type, Form] = {
     bool: _plain("true or false", lambda value: isinstance(value, bool)),
     int: _plain("a whole number", _is_int),
-    float: _plain("a number", lambda value: _is_int(value) or isinstance(value, float), float),
+    float: _plain("a number", lambda value: isinstance(value, float) or _is_int(value), float),
     str: _plain("a text", lambda value: isinstance(value, str), str),
     bytes: _bytes(),
 }
 
 
 def _json() -> Form:
-    def check(value: Any, _arrays: object, place: str) -> Any:
+    def check(value: Any, _arrays: object) -> Any:
         if isinstance(value, list | tuple):
-            return [check(each, None, f"{place}[{i}]") for i, each in enumerate(value)]
+            return _each(((f"[{i}]", each) for i, each in enumerate(value)), lambda each: check(each, None))
         if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-            return {key: check(each, None, f"{place}[{key!r}]") for key, each in value.items()}
+            found = _each(((f"[{key!r}]", each) for key, each in value.items()), lambda each: check(each, None))
+            return dict(zip(value, found, strict=True))
         if value is None or isinstance(value, bool | int | float | str):
             return value
-        raise wrong(place, value, "a JSON value")
+        raise wrong(value, "a JSON value")
 
     return Form("a JSON value", check, check)
+
+
+def _each(items: typing.Iterable[tuple[str, Any]], convert: Callable[[Any], Any]) -> list[Any]:
+    """Return what each item is converted to; the first of a pair is the step to it."""
+    found = []
+    for step, each in items:
+        try:
+            found.append(convert(each))
+        except Misfit as misfit:
+            raise misfit.at(step) from None
+    return found
 
 
 def _array(arguments: tuple[Any, ...]) -> Form:
@@ -168,15 +181,15 @@ def _array(arguments: tuple[Any, ...]) -> Form:
     def fits(value: Any) -> bool:
         return isinstance(value, np.ndarray) and (exact is None or value.dtype == exact)
 
-    def write(value: Any, writing: Writing, place: str) -> Any:
+    def write(value: Any, writing: Writing) -> Any:
         if not fits(value):
-            raise wrong(place, value, says)
+            raise wrong(value, says)
         return writing.add(value)
 
-    def read(value: Any, reading: Reading, place: str) -> Any:
-        array = reading.take(value, place)
+    def read(value: Any, reading: Reading) -> Any:
+        array = reading.take(value)
         if not fits(array):
-            raise wrong(place, array, says)
+            raise wrong(array, says)
         return array
 
     return Form(says, write, read)
@@ -189,15 +202,24 @@ def _is_abstract(wanted: type) -> bool:
 def _items(hint: Any, make: Callable[[list[Any]], Any]) -> Form:
     form, says = form_of(hint), "a sequence"
 
-    def write(value: Any, writing: Writing, place: str) -> Any:
-        if not isinstance(value, list | tuple):
-            raise wrong(place, value, says)
-        return [form.write(each, writing, f"{place}[{i}]") for i, each in enumerate(value)]
+    def all_of(value: Any, convert: Callable[[Any, Any], Any], arrays: Any) -> list[Any]:
+        found: list[Any] = []
+        try:
+            for each in value:
+                found.append(convert(each, arrays))
+        except Misfit as misfit:
+            raise misfit.at(f"[{len(found)}]") from None
+        return found
 
-    def read(value: Any, reading: Reading, place: str) -> Any:
+    def write(value: Any, writing: Writing) -> Any:
+        if not isinstance(value, list | tuple):
+            raise wrong(value, says)
+        return all_of(value, form.write, writing)
+
+    def read(value: Any, reading: Reading) -> Any:
         if not isinstance(value, list):
-            raise wrong(place, value, says)
-        return make([form.read(each, reading, f"{place}[{i}]") for i, each in enumerate(value)])
+            raise wrong(value, says)
+        return make(all_of(value, form.read, reading))
 
     return Form(says, write, read)
 
@@ -205,19 +227,19 @@ def _items(hint: Any, make: Callable[[list[Any]], Any]) -> Form:
 def _fixed(hints: tuple[Any, ...]) -> Form:
     forms, says = [form_of(hint) for hint in hints], f"{len(hints)} values"
 
-    def write(value: Any, writing: Writing, place: str) -> Any:
-        if not isinstance(value, tuple) or len(value) != len(forms):
-            raise wrong(place, value, says)
-        return [
-            form.write(each, writing, f"{place}[{i}]") for i, (form, each) in enumerate(zip(forms, value, strict=True))
-        ]
+    def all_of(value: Any, convert: Callable[[Form, Any], Any]) -> list[Any]:
+        pairs = ((f"[{i}]", pair) for i, pair in enumerate(zip(forms, value, strict=True)))
+        return _each(pairs, lambda pair: convert(*pair))
 
-    def read(value: Any, reading: Reading, place: str) -> Any:
+    def write(value: Any, writing: Writing) -> Any:
+        if not isinstance(value, tuple) or len(value) != len(forms):
+            raise wrong(value, says)
+        return all_of(value, lambda form, each: form.write(each, writing))
+
+    def read(value: Any, reading: Reading) -> Any:
         if not isinstance(value, list) or len(value) != len(forms):
-            raise wrong(place, value, says)
-        return tuple(
-            form.read(each, reading, f"{place}[{i}]") for i, (form, each) in enumerate(zip(forms, value, strict=True))
-        )
+            raise wrong(value, says)
+        return tuple(all_of(value, lambda form, each: form.read(each, reading)))
 
     return Form(says, write, read)
 
@@ -226,16 +248,16 @@ def _mapping(key_hint: Any, value_hint: Any) -> Form:
     """Return the form of a mapping: its pairs, so that keys may be more than texts, in their order."""
     pairs, says = _items(tuple[key_hint, value_hint], list), "a mapping"
 
-    def write(value: Any, writing: Writing, place: str) -> Any:
+    def write(value: Any, writing: Writing) -> Any:
         if not isinstance(value, Mapping):
-            raise wrong(place, value, says)
-        return pairs.write(list(value.items()), writing, place)
+            raise wrong(value, says)
+        return pairs.write(list(value.items()), writing)
 
-    def read(value: Any, reading: Reading, place: str) -> Any:
-        found = pairs.read(value, reading, place)
+    def read(value: Any, reading: Reading) -> Any:
+        found = pairs.read(value, reading)
         made = dict(found)
         if len(made) != len(found):
-            raise wrong(place, value, "a mapping whose keys come once")
+            raise wrong(value, "a mapping whose keys come once")
         return made
 
     return Form(says, write, read)
@@ -247,46 +269,51 @@ def _union(arguments: tuple[Any, ...]) -> Form:
         return _json()  # storage.records.JSON, which speaks of itself
     named = {each.__name__: each for each in arguments if isinstance(each, type) and dataclasses.is_dataclass(each)}
     others = [form_of(each) for each in arguments if each not in named.values()]
-    if len(named) == 1 and len(others) == 1 and arguments[-1] is type(None):
+    if len(arguments) == 2 and arguments[-1] is type(None):
         return _optional(form_of(arguments[0]))
     says = " or ".join([*named, *(form.says for form in others)])
 
-    def write(value: Any, writing: Writing, place: str) -> Any:
+    def write(value: Any, writing: Writing) -> Any:
         kind = named.get(type(value).__name__)
         if kind is type(value):
-            return {KIND: kind.__name__, "of": form_of(kind).write(value, writing, place)}
+            return {KIND: kind.__name__, "of": form_of(kind).write(value, writing)}
+        plain = value.item() if isinstance(value, np.generic) else value
         for form in others:
+            if form.fits is not None and not form.fits(plain):
+                continue
             before = len(writing.arrays)
             try:
-                return form.write(value, writing, place)
-            except MessageError:
+                return form.write(value, writing)
+            except Misfit:
                 del writing.arrays[before:]
-        raise wrong(place, value, says)
+        raise wrong(value, says)
 
-    def read(value: Any, reading: Reading, place: str) -> Any:
+    def read(value: Any, reading: Reading) -> Any:
         if isinstance(value, dict) and set(value) == {KIND, "of"} and isinstance(value[KIND], str):
             if value[KIND] not in named:
-                raise wrong(f"{place}'s kind", value[KIND], says)
-            return form_of(named[value[KIND]]).read(value["of"], reading, place)
+                raise wrong(value[KIND], says).at("'s kind")
+            return form_of(named[value[KIND]]).read(value["of"], reading)
         for form in others:
+            if form.fits is not None and not form.fits(value):
+                continue
             before = set(reading.unread)
             try:
-                return form.read(value, reading, place)
-            except MessageError:
+                return form.read(value, reading)
+            except Misfit:
                 reading.unread = before
-        raise wrong(place, value, says)
+        raise wrong(value, says)
 
     return Form(says, write, read)
 
 
 def _optional(form: Form) -> Form:
-    """Return the form of a record or None, which need not be named."""
+    """Return the form of something or None, which need not be named; what is None in itself is written so."""
 
-    def write(value: Any, writing: Writing, place: str) -> Any:
-        return None if value is None else form.write(value, writing, place)
+    def write(value: Any, writing: Writing) -> Any:
+        return None if value is None else form.write(value, writing)
 
-    def read(value: Any, reading: Reading, place: str) -> Any:
-        return None if value is None else form.read(value, reading, place)
+    def read(value: Any, reading: Reading) -> Any:
+        return None if value is None else form.read(value, reading)
 
     return Form(f"{form.says} or None", write, read)
 
@@ -312,38 +339,43 @@ def _record(kind: type) -> Form:
         hints = typing.get_type_hints(kind)
     except NameError as error:
         raise MessageError(f"a type hint of {kind.__name__} cannot be read: {error}; import it at run time") from error
-    made: dict[str, Form] = {}
+    made: list[tuple[str, Form]] = []
+    known = frozenset(names)
 
-    def forms() -> dict[str, Form]:  # when they are needed, so that a class may speak of itself
-        if not made:
-            made.update({name: form_of(hints[name]) for name in names})
+    def forms() -> list[tuple[str, Form]]:  # when they are needed, so that a class may speak of itself
+        nonlocal made
+        made = made or [(name, form_of(hints[name])) for name in names]
         return made
 
-    def write(value: Any, writing: Writing, place: str) -> Any:
+    def write(value: Any, writing: Writing) -> Any:
         if type(value) is not kind:
-            raise wrong(place, value, f"a {kind.__name__}")
-        return {name: form.write(getattr(value, name), writing, f"{place}.{name}") for name, form in forms().items()}
+            raise wrong(value, f"a {kind.__name__}")
+        parts: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, form in forms():  # it is the step where something does not fit
+                parts[name] = form.write(getattr(value, name), writing)
+        except Misfit as misfit:
+            raise misfit.at(f".{name}") from None
+        return parts
 
-    def read(value: Any, reading: Reading, place: str) -> Any:
+    def read(value: Any, reading: Reading) -> Any:
         if not isinstance(value, dict):
-            raise wrong(place, value, f"a {kind.__name__}")
-        if set(value) != set(names):
-            odd = sorted(set(value) ^ set(names))[0]
+            raise wrong(value, f"a {kind.__name__}")
+        if value.keys() != known:
+            odd = sorted(set(value) ^ known)[0]
             problem = "is not a field of" if odd in value else "is missing from"
-            raise MessageError(f"{place}.{odd} {problem} a {kind.__name__}; do both processes run the same kbengine?")
-        parts = {name: form.read(value[name], reading, f"{place}.{name}") for name, form in forms().items()}
+            raise Misfit(f".{odd} {problem} a {kind.__name__}; do both processes run the same kbengine?")
+        parts: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, form in forms():
+                parts[name] = form.read(value[name], reading)
+        except Misfit as misfit:
+            raise misfit.at(f".{name}") from None
         try:
             return kind(**parts)
         except (KBError, ValueError, TypeError) as error:  # what its own check says
-            raise MessageError(f"{place} is no {kind.__name__}: {error}") from error
+            raise Misfit(f" is no {kind.__name__}: {error}") from error
 
     return Form(f"a {kind.__name__}", write, read)
-
-
-def _short(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} with shape {value.shape}"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

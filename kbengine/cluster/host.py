@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-from kbengine.cluster.calls import MANY, MANY_CALLS, Call, Method, Place, answered, failed, read_call
+from kbengine.cluster.calls import MANY, Method, Place, answered, answered_with, failed, parsed_call, request_of
 from kbengine.errors import KBError, MessageError, StateError
 
 GENERATIONS = 2
@@ -62,16 +62,16 @@ class ShardHost:
         """Return the answer to a call, or the error that it ended with; both as messages."""
         return self._answer(message, takes_many=True)
 
-    def _answer(self, message: bytes, *, takes_many: bool = False) -> bytes:
+    def _answer(self, message: bytes | memoryview, *, takes_many: bool = False) -> bytes:
         try:
-            found, request = read_call(message, self._methods)
+            found = parsed_call(message)
             if found.method == MANY:
                 if not takes_many:
                     raise MessageError("several calls within one of several, wanted calls of shards")
-                return answered(MANY_CALLS, tuple(self._threads.map(self._answer, cast(tuple[bytes, ...], request))))
-            method = self._methods[found.method]
-            with self._shard(found) as shard:
-                return answered(method, getattr(shard, found.method)(request))
+                return answered_with(*self._threads.map(self._answer, found.requests))
+            request = request_of(found, self._methods)
+            with self._using(found.place) as shard:
+                return answered(self._methods[found.method], getattr(shard, found.method)(request))
         except KBError as error:
             return failed(error)
 
@@ -94,9 +94,6 @@ class ShardHost:
             leaving = list(self._held)
         self._threads.shutdown(wait=False)
         self._leave(leaving)
-
-    def _shard(self, found: Call) -> Any:
-        return self._using(found.place)
 
     @contextmanager
     def _using(self, place: Place) -> Iterator[Any]:

@@ -41,6 +41,8 @@ WINDOW = 256
 """Answers of each kind that are remembered."""
 KNOWN = 16
 """Answers after which their times say something."""
+_LOOK_EVERY = 8
+"""Answers after which it is looked again how long they take: sorting them for each would be a part of its cost."""
 RESERVE = 10
 """Second calls that may be saved up, or made before there were calls to earn them."""
 
@@ -53,6 +55,8 @@ class Latencies:
         self._lock = threading.Lock()
         self._times: dict[str, deque[float]] = {}
         self._totals: dict[tuple[str, str], tuple[int, float]] = {}
+        self._usual: dict[str, tuple[int, float]] = {}
+        self._added: dict[str, int] = {}
         self._reserve = float(RESERVE)
 
     def add(self, kind: str, seconds: float, *, shard: str = "") -> None:
@@ -61,6 +65,7 @@ class Latencies:
             n, total = self._totals.get((shard, kind), (0, 0.0))
             self._totals[shard, kind] = n + 1, total + seconds
             self._times.setdefault(kind, deque(maxlen=WINDOW)).append(seconds)
+            self._added[kind] = self._added.get(kind, 0) + 1
             self._reserve = min(self._reserve + self._options.share, RESERVE)
 
     def totals(self) -> dict[tuple[str, str], tuple[int, float]]:
@@ -72,11 +77,17 @@ class Latencies:
         """Return after which time without an answer another replica is asked."""
         options = self._options
         with self._lock:
-            times = sorted(self._times.get(kind, ()))
-        if len(times) < KNOWN:
-            return options.unknown_s
-        usual = times[min(int(len(times) * options.percentile / 100), len(times) - 1)]
-        return max(options.least_s, options.factor * usual)
+            n = self._added.get(kind, 0)
+            if n < KNOWN:
+                return options.unknown_s
+            known = self._usual.get(kind)
+            if known is not None and n - known[0] < _LOOK_EVERY:
+                return known[1]
+            times = sorted(self._times[kind])
+            usual = times[min(int(len(times) * options.percentile / 100), len(times) - 1)]
+            after_s = max(options.least_s, options.factor * usual)
+            self._usual[kind] = n, after_s
+            return after_s
 
     def may_hedge(self) -> bool:
         """Tell whether a second call may be made, and count it."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-from kbengine.cluster.calls import MANY, MANY_CALLS, Call, Method, Place, call, read_outcome
-from kbengine.cluster.replicas import RejectedAnswer, ReplicaSet
+from kbengine.cluster.calls import MANY, Method, Place, call, called, read_outcome, read_outcomes
+from kbengine.cluster.replicas import Begun, RejectedAnswer, ReplicaSet
 from kbengine.cluster.wire import encode
 from kbengine.errors import UsageError
 from kbengine.search.shard_answers import (
@@ -39,38 +39,67 @@ SEARCHING: Mapping[str, Method] = {
 """What a search asks of shards."""
 
 
-def ask_together(shards: Sequence[RemoteShard], name: str, requests: Sequence[object]) -> list[Any]:
-    """Return what shards that the same replicas have open answer to one kind of call, sent as one message.
-
-    Where that fails, or takes longer than is usual, each is asked for itself.
+class Sent:
+    """Calls of one kind to shards that the same replicas have open, sent as one message; their answers are read later.
 
     Args:
         shards: of one request.
         name: of the call.
-        requests: one for each shard; a request that several have is encoded once.
+        requests: one for each shard.
+        encoded: messages of the requests, by `id`: one that several shards have is encoded once.
 
     Raises:
-        ShardUnavailableError: as when each is asked for itself.
-        UsageError: what is asked cannot be asked.
+        MessageError: a request cannot be sent.
     """
-    method, first = SEARCHING[name], shards[0]
-    messages = {id(each): b"" for each in requests}
-    for each in requests:
-        messages[id(each)] = messages[id(each)] or encode(each, method.request)
-    calls = [encode(Call(shard.place, name, messages[id(each)])) for shard, each in zip(shards, requests, strict=True)]
-    message = call(replace(first.place, shard=""), MANY, MANY_CALLS, tuple(calls))
-    names = [shard.place.shard for shard in shards]
-    # A second one where the first takes long: it is asked that has less to do.
-    found = first.ask_once(name, message, names) or first.ask_once(name, message, names)
-    if found is None:
-        return [shard.ask(name, method, each) for shard, each in zip(shards, requests, strict=True)]
-    answers = []
-    for shard, each, outcome in zip(shards, requests, found, strict=True):
-        try:
-            answers.append(read_outcome(outcome, method))
-        except RejectedAnswer:
-            answers.append(shard.ask(name, method, each))
-    return answers
+
+    def __init__(
+        self, shards: Sequence[RemoteShard], name: str, requests: Sequence[object], encoded: dict[int, bytes]
+    ) -> None:
+        self._shards, self._name, self._requests, self._method = shards, name, requests, SEARCHING[name]
+        for each in requests:
+            if id(each) not in encoded:
+                encoded[id(each)] = encode(each, self._method.request)
+        calls = [called(shard.place, name, encoded[id(each)]) for shard, each in zip(shards, requests, strict=True)]
+        first = shards[0]
+        self._message = calls[0] if len(calls) == 1 else called(replace(first.place, shard=""), MANY, *calls)
+        self._begun = first.replicas.begin(self._message)
+
+    def is_there(self) -> bool:
+        """Wait for as long as answers usually take, and return whether there is one."""
+        if self._begun is None:
+            return False
+        first = self._shards[0]
+        return self._begun.is_there(first.replicas.hedges_in_s(self._name, self._begun, deadline=first.deadline))
+
+    def abandon(self) -> None:
+        """Take note that nobody will read the answers."""
+        if self._begun is not None:
+            self._begun.abandon()
+
+    def answers(self) -> list[Any]:
+        """Return what the shards answer, each asked for itself where asking them together fails or takes long.
+
+        Raises:
+            ShardUnavailableError: no replica answered in time.
+            UsageError: what is asked cannot be asked.
+        """
+        first, name, method = self._shards[0], self._name, self._method
+        if len(self._shards) == 1:
+            return [first.answer_to(name, method, self._message, begun=self._begun)]
+        names = [shard.place.shard for shard in self._shards]
+        # A second one where the first takes long: it is asked that has less to do.
+        found = first.ask_once(name, self._message, names, begun=self._begun) or first.ask_once(
+            name, self._message, names
+        )
+        if found is None:
+            return [shard.ask(name, method, each) for shard, each in zip(self._shards, self._requests, strict=True)]
+        answers = []
+        for shard, each, outcome in zip(self._shards, self._requests, found, strict=True):
+            try:
+                answers.append(read_outcome(outcome, method))
+            except RejectedAnswer:
+                answers.append(shard.ask(name, method, each))
+        return answers
 
 
 class RemoteShard:
@@ -85,8 +114,8 @@ class RemoteShard:
 
     def __init__(self, place: Place, replicas: ReplicaSet, *, deadline: float, patience_s: float | None = None) -> None:
         self.place = place
-        self._replicas = replicas
-        self._deadline = deadline
+        self.replicas = replicas
+        self.deadline = deadline
         self._patience_s = patience_s
 
     def count(self, request: CountRequest) -> CountAnswer:
@@ -124,19 +153,26 @@ class RemoteShard:
             ShardUnavailableError: no replica answered in time.
             UsageError: what is asked cannot be asked.
         """
-        return self._replicas.ask(
+        return self.answer_to(name, method, call(self.place, name, method, request))
+
+    def answer_to(self, name: str, method: Method, message: bytes, *, begun: Begun | None = None) -> Any:
+        """Return the answer to a call's message, as `ask` does; `begun`: it was sent already."""
+        return self.replicas.ask(
             name,
-            call(self.place, name, method, request),
-            deadline=self._deadline,
-            read=lambda message: read_outcome(message, method),
+            message,
+            deadline=self.deadline,
+            read=lambda answer: read_outcome(answer, method),
             patience_s=self._patience_s,
+            begun=begun,
         )
 
-    def ask_once(self, name: str, message: bytes, shards: Sequence[str]) -> Sequence[bytes] | None:
+    def ask_once(
+        self, name: str, message: bytes, shards: Sequence[str], *, begun: Begun | None = None
+    ) -> Sequence[memoryview] | None:
         """Return the answers to calls of shards in one message, None where they are to be sent one by one."""
-        answer = self._replicas.ask_once(name, message, deadline=self._deadline, shards=shards)
+        answer = self.replicas.ask_once(name, message, deadline=self.deadline, shards=shards, begun=begun)
         try:
-            found = None if answer is None else cast(tuple[bytes, ...], read_outcome(answer, MANY_CALLS))
+            found = None if answer is None else read_outcomes(answer)
         except (RejectedAnswer, UsageError):
             return None
         return found if found is not None and len(found) == len(shards) else None

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -109,6 +109,36 @@ class Watched:
             self._answered += not is_failure
 
 
+class Begun:
+    """A call that was sent, and that nobody has waited for yet."""
+
+    def __init__(self, watched: Watched, future: Future[bytes], sent_at: float, clock: Callable[[], float]) -> None:
+        self.watched = watched
+        self.future = future
+        self.sent_at = sent_at
+        self._clock = clock
+        self._ended_at: float | None = None
+        future.add_done_callback(self._end)
+
+    def _end(self, _future: Future[bytes]) -> None:
+        self._ended_at = self._clock()
+
+    def ended(self) -> float:
+        """Tell when its answer came, which may be looked at much later."""
+        return self._clock() if self._ended_at is None else self._ended_at
+
+    def is_there(self, timeout_s: float) -> bool:
+        """Wait for so long, and return whether an answer is there, however it can be used."""
+        try:
+            return self.future.exception(max(timeout_s, 0.0)) is None
+        except (TimeoutError, CancelledError):
+            return False
+
+    def abandon(self) -> None:
+        """Take note that nobody will wait for it."""
+        self.watched.breaker.abandoned()
+
+
 class ReplicaSet:
     """The replicas that have a shard open; `ask` returns the first usable answer of one.
 
@@ -138,6 +168,24 @@ class ReplicaSet:
         """The replicas as they are now: one that moves to another machine is another one."""
         return tuple(self._replicas())
 
+    def begin(self, message: bytes) -> Begun | None:
+        """Send a call without waiting for it, None where no replica may be asked just now."""
+        chosen = self._choose(())
+        if chosen is None:
+            return None
+        now = self._clock()
+        return Begun(chosen, chosen.send(message, is_hedge=False), now, self._clock)
+
+    def hedges_in_s(self, kind: str, begun: Begun, *, deadline: float) -> float:
+        """Return in how many seconds another replica would be asked besides, by how long answers usually take.
+
+        Args:
+            kind: as in `ask`.
+            begun: the call.
+            deadline: it is not later than this.
+        """
+        return min(begun.sent_at + self._latencies.hedge_after_s(kind), deadline) - self._clock()
+
     def ask(
         self,
         kind: str,
@@ -146,6 +194,7 @@ class ReplicaSet:
         deadline: float,
         read: Callable[[bytes], object],
         patience_s: float | None = None,
+        begun: Begun | None = None,
     ) -> object:
         """Return what `read` makes of the first answer that it takes.
 
@@ -156,16 +205,21 @@ class ReplicaSet:
             read: reads an answer; `RejectedAnswer` from it means that another replica may do better, every other
                 error is the answer.
             patience_s: how long a shard that does not answer is waited for; by default the options'.
+            begun: the call, where it was sent already.
 
         Raises:
             ShardUnavailableError: no replica answered in time.
         """
         clock = self._clock
         patience = self._options.patience_s if patience_s is None else patience_s
-        gives_up = min(deadline, clock() + patience)
+        gives_up = min(deadline, (clock() if begun is None else begun.sent_at) + patience)
         asked: dict[Future[bytes], tuple[Watched, float]] = {}
         tried: list[Watched] = []
         hedge_at, problem = 0.0, ""
+        if begun is not None:
+            asked[begun.future] = begun.watched, begun.sent_at
+            tried.append(begun.watched)
+            hedge_at = begun.sent_at + self._latencies.hedge_after_s(kind)
         try:
             while True:
                 now = clock()
@@ -196,7 +250,8 @@ class ReplicaSet:
                             raise
                         else:
                             watched.breaker.succeeded()
-                            self._latencies.add(kind, clock() - sent_at, shard=self.shard)
+                            ended_at = begun.ended() if begun is not None and future is begun.future else clock()
+                            self._latencies.add(kind, ended_at - sent_at, shard=self.shard)
                             return answer
                     watched.breaker.failed()
                     problem = f"{watched.replica.name}: {_first_line(error)}"
@@ -219,7 +274,9 @@ class ReplicaSet:
             for watched, _ in asked.values():  # what comes of these, nobody learns
                 watched.breaker.abandoned()
 
-    def ask_once(self, kind: str, message: bytes, *, deadline: float, shards: Sequence[str]) -> bytes | None:
+    def ask_once(
+        self, kind: str, message: bytes, *, deadline: float, shards: Sequence[str], begun: Begun | None = None
+    ) -> bytes | None:
         """Return what one replica answers, None where it fails, or takes longer than is usual and there is another.
 
         For what can be asked in another way, by `ask`, which waits for replicas and tries them all.
@@ -229,15 +286,15 @@ class ReplicaSet:
             message: the call.
             deadline: as in `ask`.
             shards: which it is about.
+            begun: the call, where it was sent already.
         """
         clock = self._clock
-        chosen = self._choose(())
-        if chosen is None:
+        begun = begun or self.begin(message)
+        if begun is None:
             return None
-        sent_at = clock()
-        future = chosen.send(message, is_hedge=False)
-        done, _ = wait([future], timeout=max(min(self._latencies.hedge_after_s(kind), deadline - clock()), 0.0))
-        if not done:
+        chosen, future, sent_at = begun.watched, begun.future, begun.sent_at
+        wait([future], timeout=max(self.hedges_in_s(kind, begun, deadline=deadline), 0.0))
+        if not future.done():
             if len(self.replicas) > 1 and self._latencies.may_hedge():
                 chosen.breaker.abandoned()
                 return None
@@ -247,15 +304,16 @@ class ReplicaSet:
             return None
         chosen.breaker.succeeded()
         for shard in shards:
-            self._latencies.add(kind, clock() - sent_at, shard=shard)
+            self._latencies.add(kind, begun.ended() - sent_at, shard=shard)
         return future.result()
 
     def _choose(self, tried: Sequence[Watched]) -> Watched | None:
         """Return the replica with the fewest calls in flight that may be asked, other than those tried."""
-        left = [each for each in self.replicas if each not in tried]
-        random.shuffle(left)
-        # One on trial last: it probably fails.
-        left.sort(key=lambda each: (each.breaker.state != "closed", each.in_flight))
+        left = [each for each in self._replicas() if each not in tried]
+        if len(left) > 1:
+            random.shuffle(left)
+            # One on trial last: it probably fails.
+            left.sort(key=lambda each: (each.breaker.state != "closed", each.in_flight))
         return next((each for each in left if each.breaker.admit()), None)
 
     def _pause_s(self) -> float:

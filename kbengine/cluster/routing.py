@@ -5,22 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from kbengine.cluster.calls import Method, Place, call
 from kbengine.cluster.compacting import Compacting, CompactionCounts
 from kbengine.cluster.latencies import Latencies
 from kbengine.cluster.placement import ShardSize, place_shards
-from kbengine.cluster.remote_records import RemoteRecords
-from kbengine.cluster.remote_shard import SEARCHING, RemoteShard, ask_together
+from kbengine.cluster.remote_shard import RemoteShard
 from kbengine.cluster.replicas import ReplicaFacts, ReplicaOptions, ReplicaSet
+from kbengine.cluster.routed_source import RoutedSource
 from kbengine.cluster.searchers import Searchers
 from kbengine.errors import InvalidOptionError, ShardUnavailableError, StateError
 from kbengine.search.joined_records import JoinedRecords
-from kbengine.search.shards import PlannedCall, Shards
 from storage.cluster import Cluster
 from storage.cluster_arrangement import Arrangement, newest_arrangement
 from storage.errors import CatalogUnavailableError
@@ -113,50 +112,6 @@ class _Known:
     placed: dict[str, int]
 
 
-class _Source:
-    """What one request searches: `kbengine.search.shards.ShardSource`."""
-
-    def __init__(
-        self,
-        generation: int,
-        shards: Sequence[tuple[RemoteShard, range]],
-        searchers: Sequence[int],
-        executor: Executor,
-    ) -> None:
-        self._generation = generation
-        self._members = tuple(shard for shard, _ in shards)
-        self._searchers = searchers
-        self._executor = executor
-        self.records = JoinedRecords([RemoteRecords(shard, ids) for shard, ids in shards])
-        """Documents, passages and names of the shards."""
-
-    def shards(self, where: str | None) -> Shards:  # noqa: ARG002  # requests have it
-        """Return the shards, the same for all rounds; the filter is in each request."""
-        return Shards(self._generation, self._members, self.records, together=self._asked)
-
-    def _asked(self, planned: Sequence[Any]) -> list[Any]:
-        """Return what shards answer to what they are to be asked: one message for all that a searcher has."""
-        answers = list(planned)
-        groups: dict[tuple[int, str], list[int]] = {}
-        for number, each in enumerate(planned):
-            if isinstance(each, PlannedCall):
-                groups.setdefault((self._searchers[number], each.method), []).append(number)
-        calls = list(groups.items())
-        # A message that is the only one needs no other thread.
-        asked = map if len(calls) == 1 else self._executor.map
-        for (_, numbers), found in zip(calls, asked(partial(self._ask, planned), calls), strict=True):
-            for number, answer in zip(numbers, found, strict=True):
-                answers[number] = answer
-        return answers
-
-    def _ask(self, planned: Sequence[PlannedCall], of_searcher: tuple[tuple[int, str], list[int]]) -> list[Any]:
-        (_, method), numbers = of_searcher
-        members, requests = [self._members[each] for each in numbers], [planned[each].request for each in numbers]
-        if len(members) == 1:
-            return [members[0].ask(method, SEARCHING[method], requests[0])]
-        return ask_together(members, method, requests)
-
-
 class Router:
     """Finds for each request the shards of the newest generation, and replicas that answer for them.
 
@@ -236,7 +191,7 @@ class Router:
 
     def ask(
         self,
-        search: Callable[[_Source], R],
+        search: Callable[[RoutedSource], R],
         *,
         allow_partial: bool = False,
         deadline: float | None = None,
@@ -361,7 +316,7 @@ class Router:
         for each in (*self._left, self._searchers):
             each.close()
 
-    def _source(self, known: _Known, wanted: set[str], deadline: float, *, patience_s: float | None) -> _Source:
+    def _source(self, known: _Known, wanted: set[str], deadline: float, *, patience_s: float | None) -> RoutedSource:
         if not known.placed:
             raise StateError("the cluster's newest generation has no shards; add documents to it")
         ids = {each.name: range(each.first_ordinal + 1, each.end_ordinal + 1) for each in known.manifest.shards}
@@ -374,7 +329,7 @@ class Router:
             replicas = ReplicaSet(name, of_searcher, self._options.replicas, self._latencies, self._clock)
             place = place_of(known.ref, name)
             shards.append((RemoteShard(place, replicas, deadline=deadline, patience_s=patience_s), ids[name]))
-        return _Source(known.ref.generation, shards, searchers, self._executor)
+        return RoutedSource(known.ref.generation, shards, searchers, self._executor)
 
 
 def _known(ref: ManifestRef, manifest: GenerationManifest, searchers: Searchers) -> _Known:

@@ -11,7 +11,6 @@ The header has `arrays`, dtype and shape of each, and `value`, in which an array
 from __future__ import annotations
 
 import json
-import math
 import struct
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.cluster.forms import Form, Reading, Writing, form_of
+from kbengine.cluster.misfit import Misfit
 from kbengine.errors import MessageError
 
 T = TypeVar("T")
@@ -28,8 +28,10 @@ MAX_BYTES = 256 << 20
 """The largest message that is read unless the caller says otherwise."""
 MAX_DIMENSIONS = 4
 _ALIGNMENT = 8
+_ZEROS = bytes(_ALIGNMENT)
 _LENGTH = struct.Struct("<I")
 _BEGIN = len(MAGIC) + _LENGTH.size
+_JSON = json.JSONEncoder(separators=(",", ":"))
 _DTYPES = {
     np.dtype(name).str: np.dtype(name)
     for name in ("?", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
@@ -53,25 +55,35 @@ def encode(value: object, kind: Any = None, *, max_bytes: int = MAX_BYTES) -> by
     """
     form: Form = form_of(type(value) if kind is None else kind)
     writing = Writing()
-    plain = form.write(value, writing, "value")
-    arrays = [np.ascontiguousarray(each).reshape(each.shape) for each in writing.arrays]
-    arrays = [each.astype(each.dtype.newbyteorder("<"), copy=False) for each in arrays]
+    try:
+        plain = form.write(value, writing)
+    except Misfit as misfit:
+        raise misfit.error("value") from misfit.__cause__
+    arrays = [_little(each) for each in writing.arrays]
+    header = _JSON.encode({"arrays": [[each.dtype.str, each.shape] for each in arrays], "value": plain}).encode()
+    parts: list[Any] = [MAGIC, _LENGTH.pack(len(header)), header, _padding(_BEGIN + len(header))]
+    n_bytes = _aligned(_BEGIN + len(header))
     for each in arrays:
-        if each.dtype.str not in _DTYPES:
-            raise MessageError(f"an array has dtype {each.dtype}, wanted booleans or numbers of at most 8 bytes")
-    header = json.dumps(
-        {"arrays": [[each.dtype.str, each.shape] for each in arrays], "value": plain}, separators=(",", ":")
-    ).encode()
-    parts = [MAGIC, _LENGTH.pack(len(header)), header, _padding(_BEGIN + len(header))]
-    for each in arrays:
-        parts += [each.tobytes(), _padding(each.nbytes)]
-    message = b"".join(parts)
-    if len(message) > max_bytes:
-        raise MessageError(f"a message of {len(message):,} bytes, wanted at most {max_bytes:,}; ask for less at once")
-    return message
+        if each.size:
+            parts += (each.data, _padding(each.nbytes))
+            n_bytes += _aligned(each.nbytes)
+    if n_bytes > max_bytes:
+        raise MessageError(f"a message of {n_bytes:,} bytes, wanted at most {max_bytes:,}; ask for less at once")
+    return b"".join(parts)
 
 
-def decode(kind: type[T], message: bytes, *, max_bytes: int = MAX_BYTES) -> T:
+def _little(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as it is sent: little-endian and C-contiguous, of a type that may be."""
+    if array.dtype.str in _DTYPES and array.flags.c_contiguous:
+        return array
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    if array.dtype.str not in _DTYPES:
+        raise MessageError(f"an array has dtype {array.dtype}, wanted booleans or numbers of at most 8 bytes")
+    return array
+
+
+def decode(kind: type[T], message: bytes | memoryview, *, max_bytes: int = MAX_BYTES) -> T:
     """Return the value of a message, which has to be what the type hint `kind` says.
 
     Arrays are views of the message: read-only, and nothing of it is copied.
@@ -90,39 +102,44 @@ def decode(kind: type[T], message: bytes, *, max_bytes: int = MAX_BYTES) -> T:
     if _BEGIN + length > len(message):
         raise MessageError(f"a message of {len(message):,} bytes ends within its header of {length:,} bytes")
     try:
-        header = json.loads(bytes(message[_BEGIN : _BEGIN + length]))
+        header = json.loads(str(message[_BEGIN : _BEGIN + length], "utf-8"))
     except (ValueError, RecursionError) as error:
         raise MessageError(f"a message's header is no JSON: {error}") from error
     if not isinstance(header, dict) or set(header) != {"arrays", "value"} or not isinstance(header["arrays"], list):
         raise MessageError("a message's header lacks `arrays` and `value`, or has more than these")
     reading = Reading(_arrays(message, _aligned(_BEGIN + length), header["arrays"]))
-    value: T = form_of(kind).read(header["value"], reading, "value")
+    try:
+        value: T = form_of(kind).read(header["value"], reading)
+    except Misfit as misfit:
+        raise misfit.error("value") from misfit.__cause__
     if reading.unread:
         raise MessageError(f"a message has {len(reading.arrays)} arrays, of which {len(reading.unread)} are not used")
     return value
 
 
-def _arrays(message: bytes, begin: int, described: list[Any]) -> list[NDArray[Any]]:
+def _arrays(message: bytes | memoryview, begin: int, described: list[Any]) -> list[NDArray[Any]]:
     """Return the arrays behind a message's header."""
     arrays: list[NDArray[Any]] = []
+    total = len(message)
     for number, each in enumerate(described):
         name, shape = each if isinstance(each, list) and len(each) == 2 else (None, None)
         dtype = _DTYPES.get(name) if isinstance(name, str) else None
         if dtype is None:
             raise MessageError(f"array {number} has dtype {name!r}, wanted one of {', '.join(_DTYPES)}")
-        if (
-            not isinstance(shape, list)
-            or len(shape) > MAX_DIMENSIONS
-            or not all(type(size) is int and 0 <= size <= len(message) for size in shape)
-        ):
+        if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
             raise MessageError(f"array {number} has shape {shape!r}, wanted at most {MAX_DIMENSIONS} sizes")
-        n = math.prod(shape)
-        if begin + n * dtype.itemsize > len(message):
-            raise MessageError(f"array {number} of {n:,} × {dtype} ends past the message of {len(message):,} bytes")
-        arrays.append(np.frombuffer(message, dtype, n, begin if n else 0).reshape(shape))
+        n = 1
+        for size in shape:
+            if type(size) is not int or not 0 <= size <= total:
+                raise MessageError(f"array {number} has shape {shape!r}, wanted sizes of 0 to {total:,}")
+            n *= size
+        if begin + n * dtype.itemsize > total:
+            raise MessageError(f"array {number} of {n:,} × {dtype} ends past the message of {total:,} bytes")
+        array = np.frombuffer(message, dtype, n, begin if n else 0)
+        arrays.append(array if len(shape) == 1 else array.reshape(shape))
         begin = _aligned(begin + n * dtype.itemsize)
-    if begin != len(message):
-        raise MessageError(f"a message of {len(message):,} bytes, wanted {begin:,} by its arrays")
+    if begin != total:
+        raise MessageError(f"a message of {total:,} bytes, wanted {begin:,} by its arrays")
     return arrays
 
 
@@ -131,4 +148,4 @@ def _aligned(n: int) -> int:
 
 
 def _padding(n: int) -> bytes:
-    return bytes(_aligned(n) - n)
+    return _ZEROS[: -n % _ALIGNMENT]

@@ -14,14 +14,13 @@ import pytest
 
 from adapters.tasks.answerer import Answerer, AnswerOptions
 from kbengine.cluster.breaker import Breaker, BreakerOptions
-from kbengine.cluster.calls import MANY, MANY_CALLS, Call, failed
+from kbengine.cluster.calls import MANY, Call, failed, parsed_call
 from kbengine.cluster.host import ShardHost
 from kbengine.cluster.hosting import METHODS, HostSpec, ShardOpener, host_of
 from kbengine.cluster.knowledge_base import ClusterKnowledgeBase
 from kbengine.cluster.opening import ClusterOptions, open_cluster
 from kbengine.cluster.replicas import ReplicaOptions, Watched
 from kbengine.cluster.routing import Router, RouterOptions
-from kbengine.cluster.wire import decode
 from kbengine.corpus.kilt import parse_kilt
 from kbengine.encoders.encoder import Encoder
 from kbengine.errors import (
@@ -68,9 +67,9 @@ class Faulty:
         """Answer at once, or fail."""
         future: Future[bytes] = Future()
         self.sent += 1
-        calls = [decode(Call, message)]
+        calls = [parsed_call(message)]
         if calls[0].method == MANY:
-            calls = [decode(Call, each) for each in decode(MANY_CALLS.request, calls[0].request)]
+            calls = [parsed_call(each) for each in calls[0].requests]
         for call in calls:
             if self.on_call is not None:
                 self.on_call(call)
@@ -277,7 +276,7 @@ class RefusesMany:
 
     def answer(self, message: bytes) -> bytes:
         """Answer, unless it is several calls."""
-        if decode(Call, message).method == MANY:
+        if parsed_call(message).method == MANY:
             return failed(StateError("one at a time"))
         return self._host.answer(message)
 

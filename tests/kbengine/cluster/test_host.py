@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from kbengine.cluster.bundle import MAGIC
 from kbengine.cluster.calls import Method, Place, call, read_outcome
 from kbengine.cluster.host import ShardHost
 from kbengine.cluster.replicas import RejectedAnswer
-from kbengine.cluster.wire import MAGIC
 from kbengine.errors import CorruptError, InvalidOptionError
 
 
@@ -133,7 +133,7 @@ def test_what_is_no_call_gets_an_answer_that_says_so():
     host, _ = host_and_log()
     for message, said in (
         (b"junk", "begin with"),
-        (MAGIC + b"\xff" * 20, "header"),
+        (MAGIC + b"\xff" * 20, "ends within the lengths"),
         (call(place(1), "close", Method(Add, Sum), Add(1, 2)), "a call of 'close', wanted one of add, where"),
     ):
         with pytest.raises(RejectedAnswer, match=said):
