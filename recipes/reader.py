@@ -12,9 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from adapters.tasks.relations import RelationTable
 from kbengine.corpus.page_list import read_page_list
@@ -22,8 +26,9 @@ from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.config import QueryLimits
 from kbengine.encoders.location import DEFAULT_ENCODER, find_encoder
-from kbengine.inputs import Dialogue, Mention, Question, Slot
+from kbengine.inputs import Question, Slot
 from kbengine.learning.data.examples import TrainingExample
+from kbengine.learning.data.reading import source_of
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
 from kbengine.learning.loop.memory import keep_freed_memory
@@ -37,7 +42,7 @@ from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.reading.checkpoint import read_reader, write_reader
 from kbengine.terminal.threads import set_thread_defaults
 from recipes.minilm_phrase import fetch_wheel
-from recipes.reader_examples import agreed_examples, cloze_examples, in_words, row_examples
+from recipes.reader_examples import agreed_examples, cloze_examples, in_words, row_examples, written_files
 from recipes.reader_negatives import chosen_to_search, write_negatives
 from recipes.shortened_mentions import shortened_mentions
 
@@ -69,34 +74,58 @@ def _recipe(loop: ReaderLoop, *, negative_fraction: float = 0.4, n_negatives: in
 
 
 @dataclass(frozen=True)
+class Mix:
+    """What a later training is on beside all questions; those that people asked of a search engine count twice.
+
+    Attributes:
+        n_slots: Slots that people wrote.
+        n_ranked: Mentions and dialogues that people wrote.
+        n_shortened: Mentions cut to what several pages are called.
+        n_searched: Questions and slots that are searched for.
+        written: Whether the questions and slots of our own are among them.
+        n_written_mentions: Mentions of our own, the first so many.
+    """
+
+    n_slots: int = 10_000
+    n_ranked: int = 3_000
+    n_shortened: int = 7_000
+    n_searched: int = 6_000
+    written: bool = False
+    n_written_mentions: int = 0
+
+
+_WRITTEN = Mix(n_slots=8_000, n_shortened=5_000, n_searched=16_000, written=True, n_written_mentions=1_600)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What the recipe does; figures are for some hours of two cores.
 
     Attributes:
         cloze: First training.
         rows: Second training, on all rows.
-        again: Third training: on all questions, those of `--also` among them, and some other rows; questions that
-            people asked of a search engine are few, and count twice.
+        again: Third training: on all questions, those of `--also` among them, and some other rows.
+        written: Fourth training: likewise, with the rows of our own.
+        share_written: Of the fourth training's weights in the mean with the third's, which is what is bundled: it
+            keeps what the third knew of relations and gains most of what the fourth learned.
         n_cloze: Cloze questions.
         n_negatives: Passages of the search for each row that is searched for.
         n_searched: Questions and slots of the second training that are searched for; its mentions and dialogues are
             all.
-        n_slots_again: Slots in the third training.
-        n_ranked_again: Mentions and dialogues in the third training.
-        n_searched_again: Questions and slots of the third training that are searched for.
-        n_shortened: Mentions of the third training that were cut to what several pages are called.
+        beside_again: What the third training has beside questions.
+        beside_written: Likewise the fourth.
     """
 
     cloze: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(), negative_fraction=0.25, n_negatives=1))
     rows: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(max_steps=2200)))
     again: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(1.5e-4, seed=1, max_steps=1100), seed=1))
+    written: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(1.6e-4, seed=3, max_steps=4100), seed=3))
+    share_written: float = 0.6
     n_cloze: int = 30_000
     n_negatives: int = 4
     n_searched: int = 10_000
-    n_slots_again: int = 10_000
-    n_ranked_again: int = 3_000
-    n_searched_again: int = 6_000
-    n_shortened: int = 7_000
+    beside_again: Mix = Mix()
+    beside_written: Mix = _WRITTEN
 
 
 class Recipe:
@@ -122,14 +151,18 @@ class Recipe:
             self.write_start()
         self.train("cloze", self.plan.cloze, self.cloze, stop, init="start")
         self.train("rows", self.plan.rows, self.rows, stop, init="cloze")
-        self.train("again", self.plan.again, self.again, stop, init="rows")
+        for stage, recipe, mix, before in (
+            ("again", self.plan.again, self.plan.beside_again, "rows"),
+            ("written", self.plan.written, self.plan.beside_written, "again"),
+        ):
+            self.train(stage, recipe, partial(self.mixed, stage, mix), stop, init=before)
         if not (self.work / NAME).exists():
-            trained = read_reader(self.work / "again")
+            third, fourth = read_reader(self.work / "again"), read_reader(self.work / "written")
             write_reader(
                 self.work / NAME,
-                trained.config,
-                trained.tokenizer_json,
-                trained.weights,
+                fourth.config,
+                fourth.tokenizer_json,
+                between(third.weights, fourth.weights, self.plan.share_written),
                 dtype="int8",
                 share_embeddings=DEFAULT_ENCODER,
             )
@@ -165,19 +198,27 @@ class Recipe:
         found = row_examples(self.data, self.progress)
         return replace(found, train=self.beside_found("rows", found.train, self.plan.n_searched))
 
-    def again(self) -> Examples:
+    def mixed(self, stage: str, mix: Mix) -> Examples:
         """Return all questions, those asked of a search engine twice, and some of the other rows."""
-        found, rng = row_examples(self.data, self.progress), random.Random(1)
+        found, rng = row_examples(self.data, self.progress, written=mix.written), random.Random(1)
         asked = [each for each in found.train if isinstance(each.query, Question)]
-        twice = [replace(e, id=f"{e.id}#again") for e in asked if e.source.partition(".")[0] in SEARCHED_FOR]
-        slots = [each for each in found.train if isinstance(each.query, Slot)]
-        ranked = [each for each in found.train if isinstance(each.query, Mention | Dialogue)]
+        twice = [replace(e, id=f"{e.id}#again") for e in asked if e.source in SEARCHED_FOR]
+        others = [each for each in found.train if not isinstance(each.query, Question)]
+        ours = {source_of(path) for path in written_files()}
+        slots, ranked = (
+            [e for e in others if isinstance(e.query, Slot) is of and e.source not in ours] for of in (True, False)
+        )
+        own_slots, own_mentions = (
+            [e for e in others if isinstance(e.query, Slot) is of and e.source in ours] for of in (True, False)
+        )
         some = [
-            *rng.sample(slots, min(self.plan.n_slots_again, len(slots))),
-            *rng.sample(ranked, min(self.plan.n_ranked_again, len(ranked))),
+            *own_slots,
+            *own_mentions[: mix.n_written_mentions],
+            *rng.sample(slots, min(mix.n_slots, len(slots))),
+            *rng.sample(ranked, min(mix.n_ranked, len(ranked))),
+            *self.shortened(mix.n_shortened),
         ]
-        some += self.shortened()
-        searched = self.beside_found("again", [*asked, *twice, *some], self.plan.n_searched_again)
+        searched = self.beside_found(stage, [*asked, *twice, *some], mix.n_searched)
         return replace(found, train=(*searched, *agreed_examples(self.also)))
 
     def beside_found(self, stage: str, examples: Sequence[TrainingExample], n: int) -> tuple[TrainingExample, ...]:
@@ -202,16 +243,27 @@ class Recipe:
         """Return the ids of the pages whose text must not be trained on."""
         return read_page_list(self.data / "unseen_pages.txt")
 
-    def shortened(self) -> list[TrainingExample]:
-        """Return mentions that were cut to what several pages are called."""
+    def shortened(self, n: int) -> list[TrainingExample]:
+        """Return up to `n` mentions that were cut to what several pages are called."""
         documents = (document for document, _ in read_corpus(sorted(self.data.glob("*.pages.jsonl*"))))
         made = shortened_mentions(documents, exclude=self.unseen())
-        return random.Random(1).sample(made, min(self.plan.n_shortened, len(made)))
+        return random.Random(1).sample(made, min(n, len(made)))
 
     def leads(self) -> dict[str, str]:
         """Return the first passage of every page."""
         documents = (document for document, _ in read_corpus(sorted(self.data.glob("*.pages.jsonl*"))))
         return {each.doc_id: each.passages[0].text if each.passages else "" for each in documents}
+
+
+def between(before: Mapping[str, Tensor], after: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """Return the weighted mean of two models' weights, `share` of it of the second; what they share stays as it is.
+
+    >>> between({"a": torch.tensor([0.0, 1.0])}, {"a": torch.tensor([1.0, 1.0])}, 0.25)
+    {'a': tensor([0.2500, 1.0000])}
+    """
+    return {
+        name: torch.where(each == before[name], each, before[name].lerp(each, share)) for name, each in after.items()
+    }
 
 
 def main() -> None:

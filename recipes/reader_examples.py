@@ -24,6 +24,8 @@ from kbengine.learning.runs.examples import Examples, read_examples
 from kbengine.progress import ProgressSink
 from recipes.plan import NOT_TRAINED
 
+WRITTEN = Path(__file__).parent / "written"
+"""Rows of our own on pages that may be trained on; its README says how they were written."""
 DEVELOPMENT = ("squad", "newwiki", "nqopen", "docred", "fewrel_unseen", "knet")
 
 
@@ -41,9 +43,21 @@ def cloze_examples(data: Path, n: int, *, seed: int = 0) -> list[TrainingExample
     return random.Random(seed).sample(made, min(n, len(made)))
 
 
-def row_examples(data: Path, progress: ProgressSink) -> Examples:
-    """Return training rows of all sets that may be trained on, and development rows of those that have phrases."""
+def written_files() -> list[Path]:
+    """Return the files of rows of our own."""
+    return sorted(WRITTEN.glob("*.train.jsonl.gz"))
+
+
+def row_examples(data: Path, progress: ProgressSink, *, written: bool = False) -> Examples:
+    """Return training rows of all sets that may be trained on, and development rows of those that have phrases.
+
+    Args:
+        data: the data folder.
+        progress: is told of the rows read.
+        written: whether the rows of our own are among them.
+    """
     train = [path for path in sorted(data.glob("*.train.jsonl*")) if path.name.partition(".")[0] not in NOT_TRAINED]
+    train += written_files() if written else []
     dev = [data / f"{name}.dev.jsonl.gz" for name in DEVELOPMENT]
     section = DataSection(
         train=tuple(train),

@@ -89,7 +89,7 @@ def query(
       kbengine query --kb my-kb --subject "Marie Curie" --relation "Where was X born?"
       kbengine query --kb my-kb --relation "place of birth" --object Warsaw
       kbengine query --kb my-kb --task entity-linking "They met in [START_ENT] Lincoln [END_ENT], Nebraska."
-      kbengine query --kb my-kb --text "From Lincoln to Omaha." --span 5:12 --span 16:21
+      kbengine query --kb my-kb --text "From Lincoln to Des Moines." --span 5:12 --span 16:26
       kbengine query --kb my-kb --where "source = 'manual' and date >= '2020-01-01'" "How is it repaired?"
       kbengine query --kb my-kb --turn "I love Kafka." --turn "Did he publish much?"
     """

@@ -26,8 +26,8 @@ class Describing(Opened):
         """Return an entity's card: its names, its first sentence, and the relations that its kind usually has.
 
         >>> card = kb.profile("Marie Curie")
-        >>> card.entity.title, card.fact("P19").values[0].text
-        ('Marie Curie', 'Warsaw')
+        >>> card.entity.title, card.fact("P570").values[0].text
+        ('Marie Curie', '4 July 1934')
 
         A name that several documents have gives them to choose from:
 

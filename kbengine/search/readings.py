@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
 SPANS_OF_A_PASSAGE = 5
 """Places offered from each passage that was read, besides the phrases found in it."""
-RELEVANCE_WEIGHT = 1.0
+RELEVANCE_WEIGHT = 0.5
 """Of the passage's relevance beside a span's lead over "no answer here": both are log odds."""
-MOST_BEHIND = 4.0
+MOST_BEHIND = 1.0
 """How much less than the passage's best phrase a place counts that the search did not find, in points of the score, and
 the most by which another phrase of the passage does; chosen with the reader's weight (`recipes/reading_weights.py`)."""
+MOST_BEHIND_OF_SLOT = 6.0
+"""Likewise where a relation is asked for: the phrases were trained on relations, and find their boundaries well."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class Asked:
     to_read: Sequence[Hit]
     max_tokens: int | None = None
     forwards: Forwards | None = None
+
+    @property
+    def most_behind(self) -> float:
+        """Return what a place counts less at most for what the search says of it."""
+        return MOST_BEHIND_OF_SLOT if isinstance(self.input, Slot) else MOST_BEHIND
 
     def input_for(self, hit: Hit) -> TaskInput:
         """Return what the reader reads together with the passage of a hit."""
@@ -149,7 +156,7 @@ def _answered(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]], reader: R
     for hit in asked.hits:
         if hit.passage.passage_id in best_of:
             logits = logits_of[hit.passage.passage_id]
-            behind = max(0.0, best_of[hit.passage.passage_id] - MOST_BEHIND - hit.score)
+            behind = max(0.0, best_of[hit.passage.passage_id] - asked.most_behind - hit.score)
             said = _said(logits, score_at(logits, hit.phrase))
             hits.append(with_reader_part(hit, asked.weight * said + behind))
     unread_part = _least_gain(hits, best_of)
@@ -216,7 +223,7 @@ def _found(best: Hit, phrase: Span, asked: Asked, said: float, stored: PassageRe
         first_token_id=tokens[0] if tokens else None,
         last_token_id=tokens[1] if tokens else None,
     )
-    return with_reader_part(hit, asked.weight * said - MOST_BEHIND)
+    return with_reader_part(hit, asked.weight * said - asked.most_behind)
 
 
 def _in_order(hits: Sequence[Hit]) -> list[Hit]:
