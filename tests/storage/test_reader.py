@@ -199,8 +199,9 @@ def test_damaged_segment_is_refused_or_left_out_by_name(tmp_path: Path) -> None:
     """CorruptError by default; with allow_damaged the others answer and `damaged` says what is missing."""
     with KBWriter.create(tmp_path / "kb", make_settings()) as writer:
         writer.add([make_document("a", "amber")])
+        (first,) = (tmp_path / "kb" / "segments").iterdir()
         writer.add([make_document("b", "basalt")])
-    (first, second) = sorted((tmp_path / "kb" / "segments").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    (second,) = set((tmp_path / "kb" / "segments").iterdir()) - {first}
     data = bytearray(first.read_bytes())
     data[-1] ^= 1
     first.write_bytes(data)
