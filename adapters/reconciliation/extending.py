@@ -67,7 +67,7 @@ def extend(
                 asked[doc_id, wanted.id] = Slot(document.title, wanted.id), options
     by_id = {each.id: each for each in properties}
     found = dict(zip(asked, ask(list(asked.values())), strict=True))
-    values = {place: _values(answer) for place, answer in found.items()}
+    values = {place: values_shown(answer) for place, answer in found.items()}
     names = {each.text for (_, name), each_of in values.items() if by_id[name].show == "value" for each in each_of}
     known = _documents_called(reader, sorted(names))
     for (doc_id, name), answers in values.items():
@@ -75,10 +75,15 @@ def extend(
     return rows
 
 
-def _values(answer: TaskAnswer) -> list[Answer]:
-    """Return the answers that are values: all that are probable, or the best where there are no probabilities."""
+def values_shown(answer: TaskAnswer) -> list[Answer]:
+    """Return the answers that are values: all that are probable, or the best where there are no probabilities.
+
+    Of values that contradict each other, since the relation has only one, the best: each cell of a table would say it
+    as surely as the other, and a second value takes a row of its own there.
+    """
     if answer.values:
-        return [answer.answers[value.rank - 1] for value in answer.values]
+        values = answer.values[:1] if answer.values[0].contradicts else answer.values
+        return [answer.answers[value.rank - 1] for value in values]
     return [] if answer.best is None else [answer.best]
 
 
