@@ -28,7 +28,6 @@ from benchmarks.measurement import quantiles_ms, write_result
 from kbengine.encoders.encoder import PassageText
 from kbengine.inputs import Question, TaskInput
 from kbengine.reading.reader import Reader
-from kbengine.reading.spans import best_span
 
 NS = (1, 2, 3, 5, 10)
 WANTED_MS = {2: 25, 5: 60}
@@ -95,7 +94,7 @@ def agreement(reader: Reader, reference: Reader, pairs: Pairs) -> dict[str, floa
     longest = reader.config.max_answer_tokens
     same, margins, relevances = [], [], []
     for one, other in zip(*(each.logits(*pairs, truncate=True) for each in (reader, reference)), strict=True):
-        ours, theirs = (best_span(each.start, each.end, max_tokens=longest) for each in (one, other))
+        ours, theirs = (next(iter(each.best(max_tokens=longest, n=1)), None) for each in (one, other))
         same.append((ours and ours[:2]) == (theirs and theirs[:2]))
         if ours is not None and theirs is not None:
             margins.append((ours.score - one.no_answer, theirs.score - other.no_answer))

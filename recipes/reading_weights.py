@@ -28,7 +28,7 @@ from kbengine.knowledge_base import KnowledgeBase
 from kbengine.learning.reading.answer_scores import best_exact_match
 from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.reading.reader import Reader
-from kbengine.reading.spans import PassageLogits, best_spans
+from kbengine.reading.spans import PassageLogits
 from kbengine.search.boundaries import trimmed_span
 from kbengine.search.query import SearchOptions
 from kbengine.search.readings import SPANS_OF_A_PASSAGE, ranks_documents, score_at
@@ -133,7 +133,7 @@ def candidates(
     """Give the places in a passage that the search or the reader found, each once."""
     text = best.passage.text
     places: dict[Span, tuple[float | None, float]] = {}
-    for span in best_spans(said.start, said.end, max_tokens=reader.config.max_answer_tokens, n=SPANS_OF_A_PASSAGE):
+    for span in said.best(max_tokens=reader.config.max_answer_tokens, n=SPANS_OF_A_PASSAGE):
         place = trimmed_span(text, Span(int(said.starts[span.first]), int(said.ends[span.last])))
         places[place] = (None, span.score - said.no_answer)
     for hit in found:

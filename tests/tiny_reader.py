@@ -16,7 +16,11 @@ from tests.tiny_encoder import tiny_config, tiny_tokenizer_json
 def tiny_reader_config(*, max_tokens: int = 96) -> ReaderConfig:
     """Return the tiny reader's configuration."""
     return ReaderConfig(
-        tiny_config().backbone, max_tokens=max_tokens, max_title_tokens=8, max_query_tokens=QueryLimits(32, 32, 32, 32)
+        tiny_config().backbone,
+        max_tokens=max_tokens,
+        max_title_tokens=8,
+        max_query_tokens=QueryLimits(32, 32, 32, 32),
+        pair_size=4,
     )
 
 

@@ -41,6 +41,7 @@ class ReaderConfig:
         max_title_tokens: Of the title that is read before the passage; 0 leaves titles out.
         max_query_tokens: Of each kind of query, special tokens included.
         max_answer_tokens: The longest answer.
+        pair_size: Of the vectors that tell how well a first and a last token go together; 0: each is judged by itself.
         embeddings_of: The encoder whose embeddings are the reader's too; None where the reader has its own.
         kind: Always "cross-encoder-reader", so that no directory is taken for something it is not.
     """
@@ -51,13 +52,14 @@ class ReaderConfig:
     max_title_tokens: int = 20
     max_query_tokens: QueryLimits = field(default_factory=lambda: QueryLimits(64, 64, 128, 128))
     max_answer_tokens: int = 20
+    pair_size: int = 0
     embeddings_of: SharedEmbeddings | None = None
     kind: str = READER_KIND
 
     def __post_init__(self) -> None:
         if self.kind != READER_KIND:
             raise EncoderError(f"kind is {self.kind!r}, wanted {READER_KIND!r}; give a directory that holds a reader")
-        for name, least in (("max_tokens", 1), ("max_title_tokens", 0), ("max_answer_tokens", 1)):
+        for name, least in (("max_tokens", 1), ("max_title_tokens", 0), ("max_answer_tokens", 1), ("pair_size", 0)):
             require_int(name, getattr(self, name), least)
         if not isinstance(self.uncased, bool):
             raise EncoderError(f"uncased is {self.uncased!r}, wanted true or false; correct config.json")
@@ -77,7 +79,7 @@ class ReaderConfig:
 
     @classmethod
     def from_json(cls, value: object) -> ReaderConfig:
-        """Return the configuration in a parsed `config.json`; unknown and missing keys are refused.
+        """Return the configuration in a parsed `config.json`; unknown and missing keys are refused, `pair_size` aside.
 
         Raises:
             EncoderError: it is not a reader's, or a value is not what it may be.
@@ -87,7 +89,7 @@ class ReaderConfig:
             raise EncoderError(
                 f"config.json says kind {seen!r}, wanted {READER_KIND!r}; give a directory that 'kbengine train' made"
             )
-        config = config_of(cls, {**value, "embeddings_of": None}, "config.json of the reader")
+        config = config_of(cls, {"pair_size": 0, **value, "embeddings_of": None}, "config.json of the reader")
         shared = value.get("embeddings_of")
         if shared is None:
             return config

@@ -22,7 +22,7 @@ Progress = Callable[[int], None]
 
 
 class InputLogits(NamedTuple):
-    """What a reader says about one input of T tokens: float32 (T, 2), start and end; how well the passage fits."""
+    """What a reader says about one input of T tokens: float32 (T, …), columns as of `ReaderOutput`; and its fit."""
 
     logits: NDArray[np.float32]
     relevance: float

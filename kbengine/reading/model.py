@@ -20,7 +20,8 @@ class ReaderOutput(NamedTuple):
     """What the cross-encoder says about a batch of inputs.
 
     Attributes:
-        logits: float32 (B, T, 2), start and end logit of every token; those of [CLS] stand for "no answer".
+        logits: float32 (B, T, 2 + 2 pair_size), start and end logit of every token, those of [CLS] standing for "no
+            answer"; then its vector as a first token, and its vector as a last one.
         relevance: float32 (B,), how well the passage as a whole fits the query, comparable between its passages.
     """
 
@@ -31,7 +32,9 @@ class ReaderOutput(NamedTuple):
 class CrossEncoder(nn.Module):
     """BERT with the two-logit head of the SQuAD models and one score from [CLS]; names as in Hugging Face, no `bert.`.
 
-    The logits of [CLS] stand for "no answer", as in BERT's SQuAD 2.0 setting.
+    The logits of [CLS] stand for "no answer", as in BERT's SQuAD 2.0 setting. A span scores start + end logit and, with
+    `pair_size`, the product of its first token's vector and its last one's: of two places that answer, one's start and
+    the other's end are no answer together.
     """
 
     def __init__(self, config: ReaderConfig, *, dropout: float = 0.0) -> None:
@@ -40,6 +43,9 @@ class CrossEncoder(nn.Module):
         self.embeddings = BertEmbeddings(config.backbone, dropout=dropout)
         self.encoder: BertStack | FusedStack = BertStack(config.backbone, dropout=dropout)
         self.qa_outputs = nn.Linear(config.backbone.hidden_size, 2)
+        self.pair_outputs: nn.Linear | None = None
+        if config.pair_size:
+            self.pair_outputs = nn.Linear(config.backbone.hidden_size, 2 * config.pair_size)
         self.relevance_output = nn.Linear(config.backbone.hidden_size, 1)
 
     def forward(self, input_ids: Tensor, token_types: Tensor, is_token: Tensor | None) -> ReaderOutput:
@@ -54,7 +60,10 @@ class CrossEncoder(nn.Module):
         states = self.encoder(embedded, attention_mask(is_token))  # (B, T, H)
         states = states.to(self.qa_outputs.weight.dtype)
         relevance = self.relevance_output(states[:, 0]).squeeze(1)  # (B,)
-        return ReaderOutput(self.qa_outputs(states).float(), relevance.float())
+        logits = self.qa_outputs(states)  # (B, T, 2)
+        if self.pair_outputs is not None:
+            logits = torch.cat([logits, self.pair_outputs(states)], dim=2)
+        return ReaderOutput(logits.float(), relevance.float())
 
     def prepare_inference(self, device: torch.device, dtype: torch.dtype) -> CrossEncoder:
         """Return this very model, for inference only from now on: in evaluation mode, on the device, layers fused."""
@@ -71,6 +80,8 @@ def build_cross_encoder(config: ReaderConfig, *, dropout: float = 0.0) -> CrossE
             nn.init.normal_(module.weight, std=_INITIAL_STD)
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
+    if model.pair_outputs is not None:  # lasts begin at zero: pairs say nothing at first, and both sides learn
+        nn.init.zeros_(model.pair_outputs.weight[config.pair_size :])
     return model
 
 

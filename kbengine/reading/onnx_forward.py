@@ -15,7 +15,7 @@ from kbengine.reading.config import ReaderConfig
 from kbengine.reading.forward import InputLogits, Progress
 from kbengine.reading.inputs import ReaderInput, padded
 
-_HEADS = ("qa_outputs", "relevance_output")
+_HEADS = ("qa_outputs", "pair_outputs", "relevance_output")
 
 
 class OnnxForward:
@@ -56,14 +56,16 @@ class OnnxForward:
     def _one(self, given: ReaderInput) -> InputLogits:
         arrays = padded([given], self._tokenizer, self._config)
         embedded = self._embeddings(arrays.ids[0], arrays.types[0])
-        (logits,) = self._session.run(None, {"embedded": embedded})  # (1, T, 3)
-        return InputLogits(logits[0, :, :2], float(logits[0, 0, 2]))
+        (logits,) = self._session.run(None, {"embedded": embedded})  # (1, T, 2 + 2 pair_size + 1)
+        return InputLogits(logits[0, :, :-1], float(logits[0, 0, -1]))
 
 
 def reader_graph(stored: Mapping[str, Tensor], config: ReaderConfig, *, signed: bool) -> bytes:
-    """Return the ONNX file's bytes of a reader, from summed embeddings to start, end and relevance of each token."""
+    """Return the ONNX file's bytes of a reader, from summed embeddings to logits and relevance of each token."""
     model = OnnxModel()
     layers = OnnxLayers(model, stored, config.backbone, signed=signed)
     states = layers.stack(layers.embedded())
-    layers.linear(states, _HEADS, "logits")
-    return model.to_bytes({"embedded": (1, "T", config.backbone.hidden_size)}, {"logits": (1, "T", 3)})
+    heads = tuple(name for name in _HEADS if f"{name}.bias" in stored)
+    layers.linear(states, heads, "logits")
+    n_out = 3 + 2 * config.pair_size
+    return model.to_bytes({"embedded": (1, "T", config.backbone.hidden_size)}, {"logits": (1, "T", n_out)})

@@ -24,7 +24,7 @@ from kbengine.reading.inputs import Passage, ReaderInput, reader_inputs
 from kbengine.reading.location import find_reader
 from kbengine.reading.model import CrossEncoder
 from kbengine.reading.onnx_forward import OnnxForward
-from kbengine.reading.spans import PassageLogits, best_span, span_probability
+from kbengine.reading.spans import PassageLogits
 from kbengine.reading.torch_forward import TorchForward
 from kbengine.span import Span
 
@@ -37,7 +37,7 @@ class Reading:
 
     Attributes:
         span: Its characters in the passage; empty when the passage has no token.
-        score: Start + end logit; higher is better, comparable within one passage.
+        score: Of the span (`PassageLogits.score`); higher is better, comparable within one passage.
         no_answer_score: What the span competes with: the logit that this passage does not answer.
         probability: Of the span among all spans and no answer.
     """
@@ -215,11 +215,12 @@ class Reader:
 
     def _reading(self, logits: PassageLogits) -> Reading:
         longest = self.config.max_answer_tokens
-        best = best_span(logits.start, logits.end, max_tokens=longest)
-        if best is None:
+        found = logits.best(max_tokens=longest, n=1)
+        if not found:
             return Reading(Span(0, 0), logits.no_answer, logits.no_answer, 0.0)
+        best = found[0]
         span = Span(int(logits.starts[best.first]), int(logits.ends[best.last]))
-        probability = span_probability(logits, best.score, max_tokens=longest)
+        probability = logits.probability(best.score, max_tokens=longest)
         return Reading(span, best.score, logits.no_answer, probability)
 
 
@@ -231,14 +232,15 @@ def reader_tokenizer(tokenizer_json: str, config: ReaderConfig, source: str) -> 
 def _collect(inputs: Sequence[ReaderInput], outputs: Sequence[InputLogits]) -> list[PassageLogits]:
     """Return one result for each pair from those of its windows."""
     results = []
-    for _, pairs in groupby(zip(inputs, outputs, strict=True), key=lambda pair: pair[0].pair):
-        windows, of_windows = zip(*pairs, strict=True)
-        own = np.concatenate([found[each.own] for each, (found, _) in zip(windows, of_windows, strict=True)])  # (T, 2)
+    for _, of_pair in groupby(zip(inputs, outputs, strict=True), key=lambda pair: pair[0].pair):
+        windows, of_windows = zip(*of_pair, strict=True)
+        own = np.concatenate([found[each.own] for each, (found, _) in zip(windows, of_windows, strict=True)])  # (T, …)
         # SQuAD 2.0's rule for windows: the passage answers if one of its windows does.
-        no_answer = min(float(found[0].sum()) for found, _ in of_windows)
+        no_answer = min(float(found[0, :2].sum()) for found, _ in of_windows)
         relevance = max(relevance for _, relevance in of_windows)
-        start, end = (np.ascontiguousarray(side) for side in own.T)
-        results.append(
-            PassageLogits(start, end, no_answer, relevance, windows[0].tokens.starts, windows[0].tokens.ends)
-        )
+        start, end = (np.ascontiguousarray(side) for side in own[:, :2].T)
+        size = own.shape[1] // 2 - 1
+        pairs = np.stack([own[:, 2 : 2 + size], own[:, 2 + size :]])  # (2, T, P)
+        tokens = windows[0].tokens
+        results.append(PassageLogits(start, end, no_answer, relevance, tokens.starts, tokens.ends, pairs))
     return results

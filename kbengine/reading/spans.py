@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Float32 = NDArray[np.float32]
+
+
+class TokenSpan(NamedTuple):
+    """A span of a passage: its first and last token, inclusive, and its score."""
+
+    first: int
+    last: int
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,8 @@ class PassageLogits:
         relevance: How well the passage fits the query; of several windows the largest.
         starts: int32 (T,), first character of each token in the passage.
         ends: int32 (T,), the character after its last.
+        pairs: float32 (2, T, P), vectors of each token as first and as last: their product is how well the two go
+            together; P is 0 where the reader judges each by itself.
     """
 
     start: Float32
@@ -30,14 +41,32 @@ class PassageLogits:
     relevance: float
     starts: NDArray[np.int32]
     ends: NDArray[np.int32]
+    pairs: Float32 = field(default_factory=lambda: np.zeros((2, 0, 0), dtype=np.float32))
 
+    def best(self, *, max_tokens: int, n: int) -> list[TokenSpan]:
+        """Return the `n` best spans of at most `max_tokens` tokens, best first, overlapping ones left out."""
+        return _best_of(self._scores(max_tokens), n) if len(self.start) else []
 
-class TokenSpan(NamedTuple):
-    """The best span of a passage: its first and last token, inclusive, and start + end of them."""
+    def score(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> Float32:
+        """Return the scores of spans, float32 (c,), by their first and last tokens, int64 (c,) each."""
+        scores = self.start[first] + self.end[last]
+        if self.pairs.size:
+            scores = scores + (self.pairs[0, first] * self.pairs[1, last]).sum(axis=1)
+        return scores
 
-    first: int
-    last: int
-    score: float
+    def probability(self, score: float, *, max_tokens: int) -> float:
+        """Return the share of a span's exponential in that of all spans of at most `max_tokens` and of no answer."""
+        scores = self._scores(max_tokens).astype(np.float64)
+        return float(np.exp(score - np.logaddexp(self.no_answer, np.logaddexp.reduce(scores, axis=None))))
+
+    def _scores(self, max_tokens: int) -> Float32:
+        """Return the scores of all spans by first token and number of further ones, float32 (T, L)."""
+        scores = _span_scores(self.start, self.end, max_tokens, None)
+        if self.pairs.size:
+            n, length = scores.shape
+            last = np.concatenate([self.pairs[1], np.zeros((length - 1, self.pairs.shape[2]), dtype=np.float32)])
+            scores += np.einsum("tp,tpl->tl", self.pairs[0], sliding_window_view(last, length, axis=0)[:n])
+        return scores
 
 
 def best_span(
@@ -67,7 +96,11 @@ def best_spans(
     """
     if not len(start):
         return []
-    scores = _span_scores(start, end, max_tokens, ordinals)
+    return _best_of(_span_scores(start, end, max_tokens, ordinals), n)
+
+
+def _best_of(scores: Float32, n: int) -> list[TokenSpan]:
+    """Return the `n` best spans; the scores are those of `_span_scores` and are spoilt."""
     found: list[TokenSpan] = []
     while len(found) < n:
         first, length = divmod(int(np.argmax(scores)), scores.shape[1])
@@ -91,13 +124,3 @@ def _span_scores(start: Float32, end: Float32, max_tokens: int, ordinals: NDArra
         fits = places[step:] - places[: n - step] < max_tokens
         scores[: n - step, step] = np.where(fits, start[: n - step] + end[step:], -np.inf)
     return scores
-
-
-def span_probability(logits: PassageLogits, score: float, *, max_tokens: int) -> float:
-    """Return the share of a span's exponential in that of all spans of at most `max_tokens` tokens and of no answer."""
-    start, end = logits.start.astype(np.float64), logits.end.astype(np.float64)
-    total = float(logits.no_answer)
-    for step in range(min(max_tokens, len(start))):
-        sums = start[: len(start) - step] + end[step:]
-        total = float(np.logaddexp(total, np.logaddexp.reduce(sums)))
-    return float(np.exp(score - total))

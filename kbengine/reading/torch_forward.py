@@ -48,5 +48,5 @@ class TorchForward:
         is_token = None if arrays.is_token is None else torch.from_numpy(arrays.is_token).to(self._device)
         with torch.inference_mode():
             output = self._model(ids, types, is_token)
-        rows = zip(output.logits.cpu().numpy(), output.relevance.cpu().tolist(), strict=True)  # (B, T, 2), (B,)
+        rows = zip(output.logits.cpu().numpy(), output.relevance.cpu().tolist(), strict=True)  # (B, T, …), (B,)
         return [InputLogits(logits, relevance) for logits, relevance in rows]

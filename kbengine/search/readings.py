@@ -19,9 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from kbengine.encoders.encoder import PassageText
 from kbengine.inputs import Dialogue, Mention, Slot, TaskInput
-from kbengine.reading.spans import PassageLogits, best_spans
+from kbengine.reading.spans import PassageLogits
 from kbengine.search.boundaries import Place, bounded_spans, trimmed_span
 from kbengine.search.query import Forwards, Query, Unit
 from kbengine.search.resolving import unit_span
@@ -41,8 +43,6 @@ RELEVANCE_WEIGHT = 0.5
 MOST_BEHIND = 1.0
 """How much less than the passage's best phrase a place counts that the search did not find, in points of the score, and
 the most by which another phrase of the passage does; chosen with the reader's weight (`recipes/reading_weights.py`)."""
-MOST_BEHIND_OF_SLOT = 6.0
-"""Likewise where a relation is asked for: the phrases were trained on relations, and find their boundaries well."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,6 @@ class Asked:
     to_read: Sequence[Hit]
     max_tokens: int | None = None
     forwards: Forwards | None = None
-
-    @property
-    def most_behind(self) -> float:
-        """Return what a place counts less at most for what the search says of it."""
-        return MOST_BEHIND_OF_SLOT if isinstance(self.input, Slot) else MOST_BEHIND
 
     def input_for(self, hit: Hit) -> TaskInput:
         """Return what the reader reads together with the passage of a hit."""
@@ -156,7 +151,7 @@ def _answered(asked: Asked, read: Sequence[tuple[Hit, PassageLogits]], reader: R
     for hit in asked.hits:
         if hit.passage.passage_id in best_of:
             logits = logits_of[hit.passage.passage_id]
-            behind = max(0.0, best_of[hit.passage.passage_id] - asked.most_behind - hit.score)
+            behind = max(0.0, best_of[hit.passage.passage_id] - MOST_BEHIND - hit.score)
             said = _said(logits, score_at(logits, hit.phrase))
             hits.append(with_reader_part(hit, asked.weight * said + behind))
     unread_part = _least_gain(hits, best_of)
@@ -176,11 +171,11 @@ def _least_gain(hits: Sequence[Hit], best_of: Mapping[int, float]) -> float:
 def _spans(
     read: Sequence[tuple[Hit, PassageLogits]], max_tokens: int, records: Records
 ) -> list[list[tuple[Span, float]]]:
-    """Return the best spans of each passage that may be shown, best first, with start + end logit of each."""
+    """Return the best spans of each passage that may be shown, best first, with the reader's score of each."""
     places: list[Place] = []
     scores: list[list[float]] = []
     for hit, logits in read:
-        spans = best_spans(logits.start, logits.end, max_tokens=max_tokens, n=2 * SPANS_OF_A_PASSAGE)
+        spans = logits.best(max_tokens=max_tokens, n=2 * SPANS_OF_A_PASSAGE)
         scores.append([span.score for span in spans])
         for span in spans:
             characters = Span(int(logits.starts[span.first]), int(logits.ends[span.last]))
@@ -202,12 +197,12 @@ def _said(logits: PassageLogits, span_score: float) -> float:
 
 
 def score_at(logits: PassageLogits, span: Span) -> float:
-    """Return start + end logit of the tokens that the characters begin and end with; the lowest where there is none."""
+    """Return the score of the tokens that the characters begin and end with; the lowest logits where there is none."""
     first = int(logits.ends.searchsorted(span.start, side="right"))
     last = int(logits.starts.searchsorted(span.end)) - 1
     if not 0 <= first <= last < len(logits.start):
         return float(logits.start.min(initial=0.0) + logits.end.min(initial=0.0))
-    return float(logits.start[first] + logits.end[last])
+    return float(logits.score(np.array([first]), np.array([last]))[0])
 
 
 def _found(best: Hit, phrase: Span, asked: Asked, said: float, stored: PassageRecord | None) -> Hit:
@@ -223,7 +218,7 @@ def _found(best: Hit, phrase: Span, asked: Asked, said: float, stored: PassageRe
         first_token_id=tokens[0] if tokens else None,
         last_token_id=tokens[1] if tokens else None,
     )
-    return with_reader_part(hit, asked.weight * said - asked.most_behind)
+    return with_reader_part(hit, asked.weight * said - MOST_BEHIND)
 
 
 def _in_order(hits: Sequence[Hit]) -> list[Hit]:

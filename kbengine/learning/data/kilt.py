@@ -54,6 +54,7 @@ _GENERATED: Mapping[str, Task] = {
     "relation": "slot-filling",
     "mention": "entity-linking",
     "link": "entity-linking",
+    "talk": "dialogue",
 }
 
 

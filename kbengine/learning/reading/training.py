@@ -3,8 +3,11 @@
 Every answerable example is seen with a window of its passage that holds an answer. With some probability the query is
 also seen with texts that do not answer it: another window of the same passage, mined negatives, or another page's
 passage. There, and for unanswerable questions, [CLS] is the target, so that the margin over "no answer" compares
-passages: the reader that ranks BM25's passages needs that. The relevance of the gold passage competes with that of the
-others (a listwise softmax, as in dense retrieval); of mentions and dialogues it is all that is learned.
+passages: the reader that ranks BM25's passages needs that. Firsts and lasts are learned by themselves and as spans
+together (Fajcik et al., "Rethinking the Objectives of Extractive Question Answering", 2021): by themselves alone, the
+start of one likely answer and the end of another make one long wrong one. The relevance of the gold passage competes
+with that of the others (a listwise softmax, as in dense retrieval); of mentions and dialogues it is all that is
+learned.
 """
 
 from __future__ import annotations
@@ -88,6 +91,7 @@ class ReaderBatch(OnDevice):
         is_candidate: bool (B, T), where an answer may begin or end: [CLS] and the passage.
         is_start: bool (B, T), where one does begin; only [CLS] when the text does not answer.
         is_end: bool (B, T), likewise.
+        answers: int64 (N, 3), row, first and last token of every answer that is there.
         is_read: bool (B,), where a span is wanted, or that there is none; not where only relevance is.
         group: int64 (B,), the same for the texts that one query is seen with.
         is_gold: bool (B,), which of a group's texts is the right one, at most one each.
@@ -99,6 +103,7 @@ class ReaderBatch(OnDevice):
     is_candidate: Tensor
     is_start: Tensor
     is_end: Tensor
+    answers: Tensor
     is_read: Tensor
     group: Tensor
     is_gold: Tensor
@@ -126,6 +131,37 @@ def marginal_loss(logits: Tensor, is_candidate: Tensor, is_right: Tensor) -> Ten
     total = logits.masked_fill(~is_candidate, -torch.inf).logsumexp(dim=1)
     right = logits.masked_fill(~is_right, -torch.inf).logsumexp(dim=1)
     return (total - right).mean()
+
+
+def span_loss(logits: Tensor, is_candidate: Tensor, answers: Tensor, *, max_tokens: int) -> Tensor:
+    """Return minus the log of the probability of the right spans among all of a row and no answer, float (B,).
+
+    Args:
+        logits: float (B, T, 2 + 2 pair_size), those of `ReaderOutput`.
+        is_candidate: bool (B, T), [CLS], which stands for no answer, and the passage.
+        answers: int64 (N, 3), row, first and last token of the right spans; a row without one has none.
+        max_tokens: the longest span that counts, right ones aside.
+    """
+    logits = logits.float()
+    start, end, pairs = logits[..., 0], logits[..., 1], logits[..., 2:]
+    first, last = pairs.chunk(2, dim=2)  # (B, T, P) each
+    scores = start[:, :, None] + end[:, None, :] + first @ last.transpose(1, 2)  # (B, T, T)
+    in_passage = is_candidate.clone()
+    in_passage[:, 0] = False
+    is_short = torch.ones_like(scores[0], dtype=torch.bool).triu().tril(max_tokens - 1)  # (T, T)
+    is_right = torch.zeros_like(scores, dtype=torch.bool)
+    is_right[answers[:, 0], answers[:, 1], answers[:, 2]] = True
+    is_span = (in_passage[:, :, None] & in_passage[:, None, :] & is_short) | is_right
+    no_answer = start[:, 0] + end[:, 0]  # (B,)
+    spans = scores.masked_fill(~is_span, -torch.inf).flatten(1)
+    total = torch.cat([spans, no_answer[:, None]], dim=1).logsumexp(dim=1)
+    has_answer = is_right.flatten(1).any(dim=1)
+    right = no_answer.clone()
+    if bool(has_answer.any()):
+        right[has_answer] = (
+            scores[has_answer].masked_fill(~is_right[has_answer], -torch.inf).flatten(1).logsumexp(dim=1)
+        )
+    return total - right
 
 
 def relevance_loss(relevance: Tensor, group: Tensor, is_gold: Tensor) -> Tensor:
@@ -191,7 +227,7 @@ class ReaderTask(TrainingTask[ReaderBatch]):
         return grouped_order(self._lengths, _SIDE_BY_SIDE, seed=seed, epoch=epoch)
 
     def losses(self, batch: ReaderBatch, position: Position, processes: Processes) -> LossTerms:  # noqa: ARG002
-        """Return the mean of the start and the end loss, and the loss of relevance."""
+        """Return the mean of what starts and ends cost by themselves and as spans, and the loss of relevance."""
         batch = batch.to(processes.device)
         output = self.model(batch.input_ids, batch.token_types, batch.is_token)
         relevance = relevance_loss(output.relevance, batch.group, batch.is_gold)
@@ -201,7 +237,10 @@ class ReaderTask(TrainingTask[ReaderBatch]):
         candidate, logits = batch.is_candidate[read], output.logits[read]  # (R, T), (R, T, 2)
         start = marginal_loss(logits[..., 0], candidate, batch.is_start[read])
         end = marginal_loss(logits[..., 1], candidate, batch.is_end[read])
-        return LossTerms((start + end) / 2 + relevance, {"start": start, "end": end, "relevance": relevance})
+        longest = self._config.max_answer_tokens
+        spans = span_loss(output.logits, batch.is_candidate, batch.answers, max_tokens=longest)[read].mean()
+        terms = {"start": start, "end": end, "span": spans, "relevance": relevance}
+        return LossTerms((start + end) / 4 + spans / 2 + relevance, terms)
 
     def evaluate(self, processes: Processes) -> Evaluation | None:
         """Return F1 on the development examples, each read in its own passage; every process reads its share."""
@@ -290,14 +329,15 @@ class ReaderTask(TrainingTask[ReaderBatch]):
         chosen = [seen for group in groups for seen in group]
         arrays = padded([seen.input for seen in chosen], self._tokenizer, self._config)
         candidate, start, end = (np.zeros(arrays.ids.shape, dtype=np.bool_) for _ in range(3))
+        answers: list[tuple[int, int, int]] = []
         for row, seen in enumerate(chosen):
             each, spans = seen.input, seen.spans
             begin = len(each.head)
             candidate[row, 0] = True
             candidate[row, begin : each.n_tokens - 1] = True
             for first, last in (place for place in _places(each.tokens, spans) if _holds(each, place)):
-                start[row, first - each.window.begin + begin] = True
-                end[row, last - each.window.begin + begin] = True
+                answers.append((row, first - each.window.begin + begin, last - each.window.begin + begin))
+                start[row, answers[-1][1]] = end[row, answers[-1][2]] = True
             if not start[row].any():
                 start[row, 0] = end[row, 0] = True
         return ReaderBatch(
@@ -307,6 +347,7 @@ class ReaderTask(TrainingTask[ReaderBatch]):
             torch.from_numpy(candidate),
             torch.from_numpy(start),
             torch.from_numpy(end),
+            torch.tensor(answers, dtype=torch.int64).reshape(-1, 3),
             torch.tensor([seen.is_read for seen in chosen]),
             torch.tensor([number for number, group in enumerate(groups) for _ in group]),
             torch.tensor([seen.is_gold for seen in chosen]),

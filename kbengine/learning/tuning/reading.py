@@ -162,8 +162,8 @@ def best_passages(ranked: Sequence[Int64], n: int) -> Int64:
 def span_scores(logits: PassageLogits, begins: Int64, ends: Int64) -> tuple[Float32, Bool]:
     """Return the reader's score of each span of a passage, float32 (c,), and which it has tokens for, bool (c,).
 
-    A span is scored from the reader's token that holds its first character to the one that holds its last: start + end
-    logit − that of "no answer" + relevance.
+    A span is scored from the reader's token that holds its first character to the one that holds its last: its
+    score − that of "no answer" + relevance.
 
     Args:
         logits: of the passage.
@@ -178,5 +178,5 @@ def span_scores(logits: PassageLogits, begins: Int64, ends: Int64) -> tuple[Floa
     has_tokens = (first >= 0) & (last < n) & (first <= last)
     first, last = np.where(has_tokens, first, 0), np.where(has_tokens, last, 0)
     has_tokens &= (logits.ends[first] > begins) & (logits.starts[last] < ends)
-    scores = logits.start[first] + logits.end[last] + np.float32(logits.relevance - logits.no_answer)
+    scores = logits.score(first, last) + np.float32(logits.relevance - logits.no_answer)
     return np.where(has_tokens, scores, 0).astype(np.float32), has_tokens

@@ -53,6 +53,7 @@ def initial_verdict_model(options: VerdictModelOptions, *, seed: int = 0) -> Ini
     head = torch.empty_like(model.verdict_output.weight)
     torch.nn.init.normal_(head, std=_INITIAL_STD, generator=torch.Generator().manual_seed(seed))
     own = {"verdict_output.weight": head, "verdict_output.bias": torch.zeros(1)}
-    taken = {name: tensor.clone() for name, tensor in found.weights.items() if not name.startswith("qa_outputs.")}
+    spans = ("qa_outputs.", "pair_outputs.")
+    taken = {name: tensor.clone() for name, tensor in found.weights.items() if not name.startswith(spans)}
     model.load_state_dict(taken | own, strict=True)
     return InitialVerdictModel(model.train(), found.tokenizer_json, found.fingerprint)

@@ -57,7 +57,7 @@ def reader(int8: Path) -> Reader:
 
 def same(one: PassageLogits, other: PassageLogits) -> bool:
     """Return whether two results are the same to the bit."""
-    arrays = np.array_equal(one.start, other.start) and np.array_equal(one.end, other.end)
+    arrays = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("start", "end", "pairs"))
     return arrays and (one.no_answer, one.relevance) == (other.no_answer, other.relevance)
 
 
@@ -69,6 +69,7 @@ def test_onnx_reads_what_torch_reads(int8: Path, reader: Reader) -> None:
     for ours, theirs in zip(reader.logits(QUERIES, PASSAGES), torch_reader.logits(QUERIES, PASSAGES), strict=True):
         np.testing.assert_allclose(ours.start, theirs.start, atol=0.06)
         np.testing.assert_allclose(ours.end, theirs.end, atol=0.06)
+        np.testing.assert_allclose(ours.pairs, theirs.pairs, atol=0.06)
         assert ours.no_answer == pytest.approx(theirs.no_answer, abs=0.06)
         assert ours.relevance == pytest.approx(theirs.relevance, abs=0.06)
 

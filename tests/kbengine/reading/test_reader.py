@@ -49,8 +49,11 @@ def test_the_answer_is_the_best_span_of_the_logits(reader: Reader) -> None:
     """By trying every span of at most 20 tokens; its probability by adding up all of them."""
     for logits, reading in zip(reader.logits(QUERIES, PASSAGES), reader.read(QUERIES, PASSAGES), strict=True):
         n = len(logits.start)
+        assert logits.pairs.shape == (2, n, reader.config.pair_size)
+        one = logits.start[1] + logits.end[n - 1] + logits.pairs[0, 1] @ logits.pairs[1, n - 1]
+        assert logits.score(np.array([1]), np.array([n - 1])) == pytest.approx(one, abs=1e-5)
         spans = [(i, j) for i in range(n) for j in range(i, min(n, i + 20))]
-        scores = np.array([logits.start[i] + logits.end[j] for i, j in spans], dtype=np.float64)
+        scores = logits.score(*np.array(spans).T).astype(np.float64)
         first, last = spans[int(scores.argmax())]
         assert (reading.span.start, reading.span.end) == (logits.starts[first], logits.ends[last])
         assert reading.score == pytest.approx(scores.max(), abs=1e-5)

@@ -22,11 +22,11 @@ from kbengine.learning.runs.data_section import DataSection
 from kbengine.learning.runs.examples import Examples
 from kbengine.learning.runs.reader import ReaderRecipe
 from kbengine.learning.runs.run import train_model
-from kbengine.reading.checkpoint import read_reader
+from kbengine.reading.checkpoint import read_reader, write_reader
 from kbengine.reading.reader import Reader
 from kbengine.terminal.train_command import train as train_command
 from tests.tiny_encoder import tiny_config, tiny_model, tiny_tokenizer_json, write_tiny_encoder
-from tests.tiny_reader import write_tiny_reader
+from tests.tiny_reader import tiny_cross_encoder, tiny_reader_config, write_tiny_reader
 from tests.toy_reading import toy_examples
 
 TINY = ReaderModelOptions(max_tokens=96, max_title_tokens=8, max_query_tokens=QueryLimits(32, 32, 32, 32), dropout=0)
@@ -118,6 +118,19 @@ def test_a_reader_is_trained_further_with_its_own_lengths(tmp_path: Path) -> Non
     checkpoint = read_reader(tmp_path / "r")
     assert initial.model.config == checkpoint.config
     assert all(torch.equal(tensor, checkpoint.weights[name]) for name, tensor in initial.model.state_dict().items())
+
+
+def test_a_reader_without_pairs_is_given_some_that_say_nothing_yet(tmp_path: Path) -> None:
+    """What it reads stays as it was until it is trained further; without being asked to, it gets none."""
+    plain = replace(tiny_reader_config(), pair_size=0)
+    write_reader(tmp_path / "r", plain, tiny_tokenizer_json(), tiny_cross_encoder(plain).state_dict(), dtype="float32")
+    before = Reader.load(tmp_path / "r", device="cpu", dtype="float32")
+    assert initial_reader(ReaderModelOptions(init=str(tmp_path / "r"), pair_size=0)).model.config == plain
+    initial = initial_reader(ReaderModelOptions(init=str(tmp_path / "r"), pair_size=6))
+    after = Reader.from_model(initial.model, initial.tokenizer_json, device="cpu", dtype="float32")
+    assert after.config == replace(plain, pair_size=6)
+    asked, passages = [Question("Where was she born?")], ["She was born in Warsaw and died in Paris."]
+    assert after.read(asked, passages) == before.read(asked, passages)
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:

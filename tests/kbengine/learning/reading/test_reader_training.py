@@ -23,6 +23,7 @@ from kbengine.learning.reading.training import (
     ReaderTrainingOptions,
     marginal_loss,
     relevance_loss,
+    span_loss,
 )
 from kbengine.reading.model import build_cross_encoder
 from kbengine.reading.reader import Reader
@@ -198,8 +199,33 @@ def test_the_loss_is_that_of_the_definition() -> None:
     assert marginal_loss(logits, candidate, right).item() == pytest.approx(by_hand, rel=1e-6)
     task = new_task(toy_examples(4, seed=1))
     terms = task.losses(task.collate([0, 1, 2, 3], epoch=0), Position(), Processes("cpu"))
-    span = (terms.parts["start"] + terms.parts["end"]).item() / 2
-    assert terms.total.item() == pytest.approx(span + terms.parts["relevance"].item())
+    of_ends = (terms.parts["start"] + terms.parts["end"]).item() / 2
+    of_spans = (of_ends + terms.parts["span"].item()) / 2
+    assert terms.total.item() == pytest.approx(of_spans + terms.parts["relevance"].item())
+
+
+def test_the_loss_of_spans_is_that_of_the_definition() -> None:
+    """Every span of at most two tokens of the passage against no answer, by hand; a right one may be longer."""
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(3, 5, 2 + 2 * 3)).astype(np.float32)
+    candidate = np.array([[1, 0, 1, 1, 1], [1, 0, 1, 1, 0], [1, 0, 1, 1, 1]], dtype=bool)
+    answers = [(0, 3, 4), (0, 2, 2), (2, 2, 4)]
+
+    def score(row: int, first: int, last: int) -> float:
+        x = logits[row].astype(np.float64)
+        return float(x[first, 0] + x[last, 1] + (x[first, 2:5] * x[last, 5:]).sum())
+
+    by_hand = []
+    for row in range(3):
+        tokens = [token for token in range(1, 5) if candidate[row, token]]
+        right = [(i, j) for r, i, j in answers if r == row]
+        spans = {(i, j) for i in tokens for j in tokens if 0 <= j - i < 2} | set(right)
+        no_answer = np.exp(float(logits[row, 0, 0]) + float(logits[row, 0, 1]))
+        total = no_answer + sum(np.exp(score(row, *span)) for span in spans)
+        kept = sum(np.exp(score(row, *span)) for span in right) if right else no_answer
+        by_hand.append(-np.log(kept / total))
+    found = span_loss(torch.from_numpy(logits), torch.from_numpy(candidate), torch.tensor(answers), max_tokens=2)
+    assert found.tolist() == pytest.approx(by_hand, rel=1e-5)
 
 
 def test_relevance_competes_within_its_group() -> None:
