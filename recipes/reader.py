@@ -1,4 +1,4 @@
-"""The bundled reader from all-MiniLM-L6-v2: cloze questions → rows, beside what search finds for them.
+"""The bundled reader from all-MiniLM-L6-v2: cloze questions → rows, beside what search finds for them → pairs of ends.
 
 Run: python -m recipes.reader --data DIR --kb DIR --work DIR [--also FILE …] [--init WHEEL] [--set NAME=VALUE]
 The data folder is that of `recipes.minilm_phrase`; the knowledge base holds its pages. Interrupted, the same command
@@ -26,9 +26,9 @@ from kbengine.corpus.reader import read_corpus
 from kbengine.encoders.checkpoint import read_checkpoint
 from kbengine.encoders.config import QueryLimits
 from kbengine.encoders.location import DEFAULT_ENCODER, find_encoder
-from kbengine.inputs import Question, Slot
+from kbengine.encoders.packing import WeightsDType
+from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.learning.data.examples import TrainingExample
-from kbengine.learning.data.reading import source_of
 from kbengine.learning.data.report import DataReport
 from kbengine.learning.loop.interruption import Stop, stop_on_interrupt
 from kbengine.learning.loop.memory import keep_freed_memory
@@ -42,7 +42,7 @@ from kbengine.progress import ProgressSink, progress_for_terminal
 from kbengine.reading.checkpoint import read_reader, write_reader
 from kbengine.terminal.threads import set_thread_defaults
 from recipes.minilm_phrase import fetch_wheel
-from recipes.reader_examples import agreed_examples, cloze_examples, in_words, row_examples, written_files
+from recipes.reader_examples import agreed_examples, cloze_examples, in_words, row_examples
 from recipes.reader_negatives import chosen_to_search, write_negatives
 from recipes.shortened_mentions import shortened_mentions
 
@@ -58,9 +58,11 @@ def _loop(learning_rate: float = 2e-4, **values: object) -> ReaderLoop:
     return ReaderLoop(**{**common, "epochs": 1, "optimizer": optimizer, **values})  # type: ignore[arg-type]  # names are checked by it
 
 
-def _recipe(loop: ReaderLoop, *, negative_fraction: float = 0.4, n_negatives: int = 2, seed: int = 0) -> ReaderRecipe:
+def _recipe(
+    loop: ReaderLoop, *, negative_fraction: float = 0.4, n_negatives: int = 2, seed: int = 0, pair_size: int = 0
+) -> ReaderRecipe:
     return ReaderRecipe(
-        model=ReaderModelOptions(dropout=0.0, max_tokens=192, max_query_tokens=LIMITS),
+        model=ReaderModelOptions(dropout=0.0, max_tokens=192, max_query_tokens=LIMITS, pair_size=pair_size),
         reading=ReaderTrainingOptions(
             negative_fraction=negative_fraction,
             n_negatives=n_negatives,
@@ -82,19 +84,38 @@ class Mix:
         n_ranked: Mentions and dialogues that people wrote.
         n_shortened: Mentions cut to what several pages are called.
         n_searched: Questions and slots that are searched for.
-        written: Whether the questions and slots of our own are among them.
+        written: Names of the files of our own whose questions and slots are among them.
         n_written_mentions: Mentions of our own, the first so many.
+        n_written_talks: Dialogues of our own, the first so many.
+        share_known: Of the people's questions and of the rows of all files but the last one, what is drawn.
     """
 
     n_slots: int = 10_000
     n_ranked: int = 3_000
     n_shortened: int = 7_000
     n_searched: int = 6_000
-    written: bool = False
+    written: tuple[str, ...] = ()
     n_written_mentions: int = 0
+    n_written_talks: int = 0
+    share_known: float = 1.0
 
 
-_WRITTEN = Mix(n_slots=8_000, n_shortened=5_000, n_searched=16_000, written=True, n_written_mentions=1_600)
+_WRITTEN = Mix(
+    n_slots=8_000,
+    n_shortened=5_000,
+    n_searched=16_000,
+    written=("el_written", "written"),
+    n_written_mentions=1_600,
+)
+_PAIRS = replace(
+    _WRITTEN,
+    n_slots=6_000,
+    n_shortened=4_000,
+    written=(*_WRITTEN.written, "talks", "contrasts"),
+    n_written_mentions=2_400,
+    n_written_talks=1_331,
+    share_known=0.4,
+)
 
 
 @dataclass(frozen=True)
@@ -105,15 +126,18 @@ class Plan:
         cloze: First training.
         rows: Second training, on all rows.
         again: Third training: on all questions, those of `--also` among them, and some other rows.
-        written: Fourth training: likewise, with the rows of our own.
-        share_written: Of the fourth training's weights in the mean with the third's, which is what is bundled: it
-            keeps what the third knew of relations and gains most of what the fourth learned.
+        written: Fourth training: likewise, with rows of our own.
+        share_written: Of the fourth training's weights in the mean with the third's, which goes on: it keeps what the
+            third knew of relations and gains most of what the fourth learned.
+        pairs: Fifth training: with more rows of our own, spans judged as pairs of their ends.
+        share_pairs: Of the fifth training's weights in the mean with what it began with, which is what is bundled.
         n_cloze: Cloze questions.
         n_negatives: Passages of the search for each row that is searched for.
         n_searched: Questions and slots of the second training that are searched for; its mentions and dialogues are
             all.
         beside_again: What the third training has beside questions.
         beside_written: Likewise the fourth.
+        beside_pairs: Likewise the fifth.
     """
 
     cloze: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(), negative_fraction=0.25, n_negatives=1))
@@ -121,11 +145,16 @@ class Plan:
     again: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(1.5e-4, seed=1, max_steps=1100), seed=1))
     written: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(1.6e-4, seed=3, max_steps=4100), seed=3))
     share_written: float = 0.6
+    pairs: ReaderRecipe = field(
+        default_factory=lambda: _recipe(_loop(1.6e-4, seed=5, max_steps=4400), seed=5, pair_size=64)
+    )
+    share_pairs: float = 0.6
     n_cloze: int = 30_000
     n_negatives: int = 4
     n_searched: int = 10_000
     beside_again: Mix = Mix()
     beside_written: Mix = _WRITTEN
+    beside_pairs: Mix = _PAIRS
 
 
 class Recipe:
@@ -151,21 +180,37 @@ class Recipe:
             self.write_start()
         self.train("cloze", self.plan.cloze, self.cloze, stop, init="start")
         self.train("rows", self.plan.rows, self.rows, stop, init="cloze")
-        for stage, recipe, mix, before in (
-            ("again", self.plan.again, self.plan.beside_again, "rows"),
-            ("written", self.plan.written, self.plan.beside_written, "again"),
-        ):
-            self.train(stage, recipe, partial(self.mixed, stage, mix), stop, init=before)
+        self.train("again", self.plan.again, partial(self.mixed, "again", self.plan.beside_again), stop, init="rows")
+        self.train(
+            "written", self.plan.written, partial(self.mixed, "written", self.plan.beside_written), stop, init="again"
+        )
+        if not (self.work / "mean").exists():
+            self.write_between("again", "written", self.plan.share_written, "mean", dtype="float32")
+        self.train("pairs", self.plan.pairs, partial(self.mixed, "pairs", self.plan.beside_pairs), stop, init="mean")
         if not (self.work / NAME).exists():
-            third, fourth = read_reader(self.work / "again"), read_reader(self.work / "written")
-            write_reader(
-                self.work / NAME,
-                fourth.config,
-                fourth.tokenizer_json,
-                between(third.weights, fourth.weights, self.plan.share_written),
-                dtype="int8",
-                share_embeddings=DEFAULT_ENCODER,
-            )
+            share = self.plan.share_pairs
+            self.write_between("mean", "pairs", share, NAME, dtype="int8", share_embeddings=DEFAULT_ENCODER)
+
+    def write_between(
+        self,
+        before: str,
+        after: str,
+        share: float,
+        name: str,
+        *,
+        dtype: WeightsDType,
+        share_embeddings: str | None = None,
+    ) -> None:
+        """Write the mean of two stages' weights, `share` of it of the second."""
+        one, other = read_reader(self.work / before), read_reader(self.work / after)
+        write_reader(
+            self.work / name,
+            other.config,
+            other.tokenizer_json,
+            between(one.weights, other.weights, share),
+            dtype=dtype,
+            share_embeddings=share_embeddings,
+        )
 
     def train(
         self, stage: str, recipe: ReaderRecipe, examples: Callable[[], Examples], stop: Stop, *, init: str
@@ -201,19 +246,25 @@ class Recipe:
     def mixed(self, stage: str, mix: Mix) -> Examples:
         """Return all questions, those asked of a search engine twice, and some of the other rows."""
         found, rng = row_examples(self.data, self.progress, written=mix.written), random.Random(1)
-        asked = [each for each in found.train if isinstance(each.query, Question)]
+        newest = set(mix.written[-1:])
+        asked = [
+            each
+            for each in found.train
+            if isinstance(each.query, Question) and (each.source in newest or rng.random() < mix.share_known)
+        ]
         twice = [replace(e, id=f"{e.id}#again") for e in asked if e.source in SEARCHED_FOR]
         others = [each for each in found.train if not isinstance(each.query, Question)]
-        ours = {source_of(path) for path in written_files()}
+        ours = set(mix.written)
         slots, ranked = (
             [e for e in others if isinstance(e.query, Slot) is of and e.source not in ours] for of in (True, False)
         )
-        own_slots, own_mentions = (
-            [e for e in others if isinstance(e.query, Slot) is of and e.source in ours] for of in (True, False)
+        own_slots, own_mentions, own_talks = (
+            [e for e in others if isinstance(e.query, of) and e.source in ours] for of in (Slot, Mention, Dialogue)
         )
         some = [
-            *own_slots,
+            *(each for each in own_slots if each.source in newest or rng.random() < mix.share_known),
             *own_mentions[: mix.n_written_mentions],
+            *own_talks[: mix.n_written_talks],
             *rng.sample(slots, min(mix.n_slots, len(slots))),
             *rng.sample(ranked, min(mix.n_ranked, len(ranked))),
             *self.shortened(mix.n_shortened),
@@ -256,13 +307,14 @@ class Recipe:
 
 
 def between(before: Mapping[str, Tensor], after: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
-    """Return the weighted mean of two models' weights, `share` of it of the second; what they share stays as it is.
+    """Return the weighted mean of two models' weights, `share` of it of the second; what only it has stays as it is.
 
     >>> between({"a": torch.tensor([0.0, 1.0])}, {"a": torch.tensor([1.0, 1.0])}, 0.25)
     {'a': tensor([0.2500, 1.0000])}
     """
     return {
-        name: torch.where(each == before[name], each, before[name].lerp(each, share)) for name, each in after.items()
+        name: torch.where(each == before[name], each, before[name].lerp(each, share)) if name in before else each
+        for name, each in after.items()
     }
 
 

@@ -43,21 +43,16 @@ def cloze_examples(data: Path, n: int, *, seed: int = 0) -> list[TrainingExample
     return random.Random(seed).sample(made, min(n, len(made)))
 
 
-def written_files() -> list[Path]:
-    """Return the files of rows of our own."""
-    return sorted(WRITTEN.glob("*.train.jsonl.gz"))
-
-
-def row_examples(data: Path, progress: ProgressSink, *, written: bool = False) -> Examples:
+def row_examples(data: Path, progress: ProgressSink, *, written: Sequence[str] = ()) -> Examples:
     """Return training rows of all sets that may be trained on, and development rows of those that have phrases.
 
     Args:
         data: the data folder.
         progress: is told of the rows read.
-        written: whether the rows of our own are among them.
+        written: names of the files of our own whose rows are among them.
     """
     train = [path for path in sorted(data.glob("*.train.jsonl*")) if path.name.partition(".")[0] not in NOT_TRAINED]
-    train += written_files() if written else []
+    train += [WRITTEN / f"{name}.train.jsonl.gz" for name in written]
     dev = [data / f"{name}.dev.jsonl.gz" for name in DEVELOPMENT]
     section = DataSection(
         train=tuple(train),
