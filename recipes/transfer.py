@@ -272,7 +272,7 @@ def main(
     cells = list(done.values())
     record = {"recipe": "transfer", "options": options, "complete": complete, "cells": cells, "machine": machine()}
     write_durably(out, [(json.dumps(record, indent=2) + "\n").encode()], replace=True)
-    plot(done, [images / f"transfer.{kind}" for kind in ("png", "svg")])
+    plot(done, [images / "transfer.png"])
     click.echo(f"written to {out}" + ("" if complete else "; time was up, run it again to go on"))
 
 
