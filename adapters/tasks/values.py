@@ -11,6 +11,9 @@ from typing import Any
 
 LEAST_PROBABILITY = 0.2
 """What an answer beside the best one needs to be a value too."""
+LEAST_SHARE = 0.5
+"""And, where the relation has only one value, of the probability of the best: what is much less likely is a mistake of
+reading rather than another source's word."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,11 @@ class Value:
 def values_of(answers: Sequence[tuple[str, float | None]], *, has_one: bool) -> tuple[Value, ...]:
     """Return the values among the answers to a slot, best first; none where there are no probabilities.
 
-    The best answer is one, and those that are probable enough. One whose words all stand in a better one, or the other
-    way round, says the same: "1867" and "7 November 1867".
+    The best answer is one, and those that are probable enough: half as much as the best where there can be only one.
+    One whose words all stand in a better one, or the other way round, says the same: "1867" and "7 November 1867".
+
+    >>> [each.text for each in values_of([("Warsaw", 0.87), ("Maria Skłodowska", 0.28)], has_one=True)]
+    ['Warsaw']
 
     Args:
         answers: their texts and probabilities, best first.
@@ -51,7 +57,9 @@ def values_of(answers: Sequence[tuple[str, float | None]], *, has_one: bool) -> 
     """
     kept: list[Value] = []
     for rank, (text, probability) in enumerate(answers, start=1):
-        if probability is None or (kept and probability < LEAST_PROBABILITY):
+        if probability is None:
+            continue
+        if kept and probability < max(LEAST_PROBABILITY, LEAST_SHARE * kept[0].probability if has_one else 0.0):
             continue
         if not any(_say_the_same(text, other.text) for other in kept):
             kept.append(Value(text, rank, probability))
