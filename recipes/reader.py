@@ -247,11 +247,11 @@ class Recipe:
         """Return all questions, those asked of a search engine twice, and some of the other rows."""
         found, rng = row_examples(self.data, self.progress, written=mix.written), random.Random(1)
         newest = set(mix.written[-1:])
-        asked = [
-            each
-            for each in found.train
-            if isinstance(each.query, Question) and (each.source in newest or rng.random() < mix.share_known)
-        ]
+
+        def is_drawn(each: TrainingExample) -> bool:
+            return mix.share_known == 1 or each.source in newest or rng.random() < mix.share_known
+
+        asked = [each for each in found.train if isinstance(each.query, Question) and is_drawn(each)]
         twice = [replace(e, id=f"{e.id}#again") for e in asked if e.source in SEARCHED_FOR]
         others = [each for each in found.train if not isinstance(each.query, Question)]
         ours = set(mix.written)
@@ -262,7 +262,7 @@ class Recipe:
             [e for e in others if isinstance(e.query, of) and e.source in ours] for of in (Slot, Mention, Dialogue)
         )
         some = [
-            *(each for each in own_slots if each.source in newest or rng.random() < mix.share_known),
+            *filter(is_drawn, own_slots),
             *own_mentions[: mix.n_written_mentions],
             *own_talks[: mix.n_written_talks],
             *rng.sample(slots, min(mix.n_slots, len(slots))),
