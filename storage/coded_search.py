@@ -39,6 +39,9 @@ _SELECT_BELOW = 0.5
 _SPARE_ROWS = 16
 # Rounding of a float32 inner product of a few hundred terms, relative to the norms, with room to spare.
 _ROUNDING = 1e-5
+# Up to so many queries are multiplied one by one: numpy's product of two matrices first makes a copy of all centroids,
+# which takes longer than reading them for each of a few queries.
+_ONE_BY_ONE = 4
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,10 @@ def best_lists(quantiser: Quantiser, queries: Float32, nprobe: int) -> tuple[Int
         Lists int64 (m, nprobe), inner products float32 (m, nprobe).
     """
     centroids = quantiser.centroids
-    products = queries @ centroids.T  # (m, nlist)
+    if len(queries) <= _ONE_BY_ONE:
+        products = np.stack([centroids @ query for query in queries])  # (m, nlist)
+    else:
+        products = queries @ centroids.T
     margins = 2 * _ROUNDING * quantiser.largest_norm * np.linalg.norm(queries, axis=1)
     lists = np.empty((len(queries), nprobe), dtype=np.int64)
     scores = np.empty((len(queries), nprobe), dtype=np.float32)
