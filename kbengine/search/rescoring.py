@@ -13,6 +13,7 @@ from kbengine.search.candidates import candidate_ranges
 from kbengine.search.query import Unit, Weights
 from kbengine.search.query_vectors import QueryVectors
 from kbengine.search.scoring import best_phrases, best_phrases_of_ends, expand_ranges
+from storage.compiled import compiled
 from storage.exact import score_rows
 from storage.snapshot import Snapshot
 
@@ -84,36 +85,65 @@ def score_windows(
         first, last = np.searchsorted(rows, best.first_rows), np.searchsorted(rows, best.last_rows)
         best_start, best_end, of_sparse = start[first], end[last], sparse[0][first] + sparse[1][last]
     # Passage, lexical and name scores are the same for all phrases of a range: computed once per range.
-    passage_scores = np.zeros(len(ranges.passages), dtype=np.float32)
+    nothing = np.zeros(len(ranges.passages), dtype=np.float32)
+    of_passages = of_words = of_names = nothing
     if len(ranges.passages):  # without a segment there is not even a dimension
-        passage_scores = score_rows(snapshot.passage_vectors(ranges.passages), vectors.passage)
-        passage_scores *= np.float32(weights.passage)
-    if vectors.lexical is None:
-        lexical_scores = np.zeros(len(ranges.passages), dtype=np.float32)
-    else:
-        lexical_scores = vectors.lexical.of(ranges.passages) * np.float32(weights.lexical)
-    if vectors.name is None:
-        name_scores = np.zeros(len(ranges.passages), dtype=np.float32)
-    else:
-        name_scores = vectors.name.of(ranges.passages) * np.float32(weights.name)
+        of_passages = score_rows(snapshot.passage_vectors(ranges.passages), vectors.passage)
+        of_passages *= np.float32(weights.passage)
+    if vectors.lexical is not None:
+        of_words = vectors.lexical.of(ranges.passages) * np.float32(weights.lexical)
+    if vectors.name is not None:
+        of_names = vectors.name.of(ranges.passages) * np.float32(weights.name)
+    parts = np.empty((7, len(best)), dtype=np.float32)
+    of_ranges = np.stack([of_passages, of_words, of_names]).astype(np.float32, copy=False)
+    _add_up(
+        np.ascontiguousarray(best_start),
+        np.ascontiguousarray(best_end),
+        of_sparse,
+        np.float32(weights.phrase),
+        range_numbers,
+        of_ranges,
+        parts,
+    )
+    start, end, passage, lexical, of_sparse, name, score = parts
     scored = ScoredPhrases(
         first_rows=best.first_rows,
         last_rows=best.last_rows,
         passages=best.passages,
-        start=best_start * np.float32(weights.phrase),
-        end=best_end * np.float32(weights.phrase),
-        passage=passage_scores[range_numbers].astype(np.float32),
-        lexical=lexical_scores[range_numbers].astype(np.float32),
-        sparse=of_sparse * np.float32(weights.phrase),
-        name=name_scores[range_numbers].astype(np.float32),
-        score=np.zeros(len(best), dtype=np.float32),
+        start=start,
+        end=end,
+        passage=passage,
+        lexical=lexical,
+        sparse=of_sparse,
+        name=name,
+        score=score,
     )
-    total = scored.start + scored.end + scored.passage + scored.lexical + scored.sparse + scored.name
-    scored.score[:] = total
     if unit in ("passage", "document"):
         # One phrase stands for a passage: cutting the list of phrases could leave too few passages in it.
         scored = scored.take(first_best_positions(scored.score, range_numbers))
     return scored
+
+
+@compiled()
+def _add_up(
+    starts: Float32,
+    ends: Float32,
+    sparse: Float32,
+    factor: np.float32,
+    range_numbers: Int64,
+    of_ranges: Float32,
+    parts: Float32,
+) -> None:
+    """Write the weighted parts of phrases, float32 (7, r): start, end, passage, words, sparse, name, and their sum.
+
+    Those of passage, words and name are their range's, float32 (3, ranges).
+    """
+    for i in range(len(starts)):
+        of_range = range_numbers[i]
+        start, end, of_sparse = starts[i] * factor, ends[i] * factor, sparse[i] * factor
+        passage, lexical, name = of_ranges[0, of_range], of_ranges[1, of_range], of_ranges[2, of_range]
+        parts[0, i], parts[1, i], parts[2, i], parts[3, i] = start, end, passage, lexical
+        parts[4, i], parts[5, i], parts[6, i] = of_sparse, name, start + end + passage + lexical + of_sparse + name
 
 
 def sparse_products(

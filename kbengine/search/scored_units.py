@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 
-RANKED_AT_ONCE = 4096
+RANKED_AT_ONCE = 640
 """Phrases ranked at first, at least: most of the best overlap, so more are ranked only where too few are distinct."""
-RANKED_FOR_A_PLACE = 32
+RANKED_FOR_A_PLACE = 12
 """And for each unit wanted."""
 
 

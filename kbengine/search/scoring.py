@@ -122,16 +122,23 @@ def _find_best_ends(
     best_end: Float32,
     best_at: Int64,
 ) -> None:
-    """Write the best end in reach of each row, and its position, the nearest of equal ones."""
-    for i in range(len(end_scores)):
-        best, at = end_scores[i], i
-        beyond = token_ordinals[i] + max_phrase_tokens
-        for j in range(i + 1, range_stops[i]):
-            if token_ordinals[j] >= beyond:
-                break
-            if end_scores[j] > best:
-                best, at = end_scores[j], j
-        best_end[i], best_at[i] = best, at
+    """Write the best end in reach of each row, and its position, the nearest of equal ones.
+
+    Ranges follow one another, and ordinals rise within each. From the last row to the first only ends are remembered
+    that are better than all before them in reach: each comes and goes once, however long a phrase may be.
+    """
+    n = len(end_scores)
+    kept = np.empty(n, dtype=np.int64)  # positions from `low` on to before `top`, falling, and so do their ends
+    low = top = 0
+    for i in range(n - 1, -1, -1):
+        stop, beyond = range_stops[i], token_ordinals[i] + max_phrase_tokens
+        while low < top and (kept[low] >= stop or token_ordinals[kept[low]] >= beyond):
+            low += 1
+        while low < top and end_scores[kept[top - 1]] <= end_scores[i]:
+            top -= 1
+        kept[top] = i
+        top += 1
+        best_end[i], best_at[i] = end_scores[kept[low]], kept[low]
 
 
 def best_phrases_of_ends(
