@@ -7,9 +7,9 @@ codes of a few tokens are read again for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from kbengine.search.aggregation import ScoredPhrases, rank_phrases
 from kbengine.search.boundaries import Place, begins_word, ends_word, may_be_shown, trimmed_span
 from kbengine.search.query_vectors import QueryVectors
 from kbengine.search.rescoring import inner_products, sparse_products
+from kbengine.search.scoring import expand_ranges
 from kbengine.search.shard_requests import ResolveQuery
 from kbengine.span import Span
 from storage.compiled import compiled
@@ -72,8 +73,8 @@ def without(
     changed = replace(phrases, **{name: getattr(phrases, name).copy() for name in phrases.__dataclass_fields__})
     taken = _Taken(query.taken)
     kept = np.ones(len(phrases), dtype=np.bool_)
-    for i in at:
-        found = _replacement(snapshot, texts, query, i, taken, max_phrase_tokens)
+    for i, window in zip(at, _windows(snapshot, query, at, max_phrase_tokens), strict=True):
+        found = _replacement(snapshot, texts, query, i, window, taken, max_phrase_tokens)
         if found is None:
             kept[i] = query.unit != "phrase"
             continue
@@ -103,11 +104,52 @@ class _Taken:
         return any(first <= other[1] and other[0] <= last for other in self._rows.get(passage, ()) if other != besides)
 
 
+class _Window(NamedTuple):
+    """The rows of phrases that may stand in the place of another.
+
+    Attributes:
+        rows: int64 (r,), of one passage.
+        token_ids: int64 (r,).
+        ordinals: int64 (r,), the tokens' positions in the passage.
+        scores: float32 (4, r): weighted ones as start and as end, then the sparse ones.
+    """
+
+    rows: Int64
+    token_ids: Int64
+    ordinals: Int64
+    scores: Float32
+
+
+def _windows(snapshot: Snapshot, query: ResolveQuery, at: Sequence[int], max_phrase_tokens: int) -> Iterator[_Window]:
+    """Yield the rows around the phrases at some positions, of which all are looked up and scored together."""
+    some = np.asarray(at, dtype=np.int64)
+    passages = query.phrases.passages[some]
+    begin = snapshot.first_rows[passages]
+    stop = begin + snapshot.token_counts[passages]
+    if not _is_anywhere(query):
+        begin = np.maximum(begin, query.phrases.first_rows[some] - max_phrase_tokens + 1)
+        stop = np.minimum(stop, query.phrases.last_rows[some] + max_phrase_tokens)
+    rows, numbers = expand_ranges(begin, stop)
+    token_ids = snapshot.token_ids_of_rows(rows)
+    ordinals = snapshot.token_ordinals(rows, passages[numbers]).astype(np.int64)
+    scores = _scores(snapshot, rows, query)
+    ends = np.cumsum(stop - begin)
+    for first, last in zip((ends - (stop - begin)).tolist(), ends.tolist(), strict=True):
+        own = slice(first, last)
+        yield _Window(rows[own], token_ids[own], ordinals[own], scores[:, own])
+
+
+def _is_anywhere(query: ResolveQuery) -> bool:
+    """Tell whether any phrase of a passage stands for it."""
+    return query.unit in ("passage", "document")
+
+
 def _replacement(
     snapshot: Snapshot,
     texts: Texts,
     query: ResolveQuery,
     i: int,
+    window: _Window,
     taken: _Taken,
     max_phrase_tokens: int,
 ) -> tuple[int, int, float, float, float] | None:
@@ -118,29 +160,23 @@ def _replacement(
     phrases = query.phrases
     index = int(phrases.passages[i])
     first, last = int(phrases.first_rows[i]), int(phrases.last_rows[i])
-    begin = int(snapshot.first_rows[index])
-    stop = begin + int(snapshot.token_counts[index])
-    is_anywhere = query.unit in ("passage", "document")
-    if not is_anywhere:
-        begin, stop = max(begin, first - max_phrase_tokens + 1), min(stop, last + max_phrase_tokens)
-    rows = np.arange(begin, stop, dtype=np.int64)
+    rows, begin, is_anywhere = window.rows, int(window.rows[0]), _is_anywhere(query)
     passage_id = int(snapshot.passage_ids[index])
     passage = texts.passages[passage_id]
     language = language_of(texts.documents[passage.document_id].meta)
-    numbers = snapshot.token_ids_of_rows(rows) - passage.first_token_id
+    numbers = window.token_ids - passage.first_token_id
     at = np.minimum(passage.offsets.numbers.searchsorted(numbers), len(passage.offsets.numbers) - 1)
     if not np.array_equal(passage.offsets.numbers[at], numbers):
         return None  # a filter forgets tokens meanwhile; resolving the phrases says so
     begins, ends = passage.offsets.starts[at].astype(np.int64), passage.offsets.ends[at].astype(np.int64)
-    start, end, sparse_start, sparse_end = _scores(snapshot, rows, query)
-    ordinals = snapshot.token_ordinals(rows).astype(np.int64)
+    start, end, sparse_start, sparse_end = window.scores
     sentences = np.asarray([span.start for span in sentence_spans(passage.text, language)], dtype=np.int64)
     # (rows, lengths): phrase of row a and length b + 1 ends at row a + b
     totals = np.full((len(rows), min(max_phrase_tokens, len(rows))), -np.inf, dtype=np.float32)
     _add_up(
         start + sparse_start,
         end + sparse_end,
-        ordinals,
+        window.ordinals,
         sentences.searchsorted(begins, side="right"),
         sentences.searchsorted(ends - 1, side="right"),
         max_phrase_tokens,
@@ -209,11 +245,13 @@ def _add_up(
                 totals[a, length] = start[a] + end[b]
 
 
-def _scores(snapshot: Snapshot, rows: Int64, query: ResolveQuery) -> tuple[Float32, Float32, Float32, Float32]:
-    """Return the rows' weighted scores as start and as end, dense and sparse, float32 (r,) each."""
-    factor = np.float32(query.weights.phrase)
+def _scores(snapshot: Snapshot, rows: Int64, query: ResolveQuery) -> Float32:
+    """Return the rows' weighted scores as start and as end, dense and sparse, float32 (4, r)."""
     vectors = QueryVectors(query.start, query.end, query.start, None, query.sparse)
-    start, end = inner_products(snapshot, rows, vectors)
-    nothing = np.zeros(len(rows), dtype=np.float32)
-    sparse = sparse_products(snapshot, rows, vectors, query.weights) or (nothing, nothing)
-    return start * factor, end * factor, sparse[0] * factor, sparse[1] * factor
+    scores = np.zeros((4, len(rows)), dtype=np.float32)
+    scores[:2] = inner_products(snapshot, rows, vectors)
+    sparse = sparse_products(snapshot, rows, vectors, query.weights)
+    if sparse is not None:
+        scores[2:] = sparse
+    scores *= np.float32(query.weights.phrase)
+    return scores
