@@ -2,7 +2,7 @@
 
 Run: python -m recipes.mention_model --kb DIR [--regularisation C]
 
-The texts (`recipes/written/annotated.jsonl.gz`; its README says how they were written) are annotated over a knowledge
+The texts (`recipes/written/annotated.jsonl.bz2`; its README says how they were written) are annotated over a knowledge
 base of Wikipedia pages. A document that may be meant by a span is right where the text says so. Names of pages that are
 not there count as names of nothing; spans that are marked with a title that only looks like one of a page are left out.
 Prints the two models of `adapters/annotating/evidence.py`. Needs the extra `calibration`.
@@ -29,7 +29,7 @@ from kbengine.learning.data.reading import json_lines
 from storage.folding import case_key
 from storage.reader import KBReader
 
-TEXTS = Path(__file__).parent / "written" / "annotated.jsonl.gz"
+TEXTS = Path(__file__).parent / "written" / "annotated.jsonl.bz2"
 TOGETHER_ONLY = ("said", "alike", "linked", "again")
 """What is known of a document only beside the other mentions of a text."""
 UNUSED = ("answerable", "name", "best", "lead", "known")

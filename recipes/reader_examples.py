@@ -52,7 +52,7 @@ def row_examples(data: Path, progress: ProgressSink, *, written: Sequence[str] =
         written: names of the files of our own whose rows are among them.
     """
     train = [path for path in sorted(data.glob("*.train.jsonl*")) if path.name.partition(".")[0] not in NOT_TRAINED]
-    train += [WRITTEN / f"{name}.train.jsonl.gz" for name in written]
+    train += [WRITTEN / f"{name}.train.jsonl.bz2" for name in written]
     dev = [data / f"{name}.dev.jsonl.gz" for name in DEVELOPMENT]
     section = DataSection(
         train=tuple(train),

@@ -23,7 +23,7 @@ FORMS = {"question": Question, "slot": Slot, "mention": Mention, "talk": Dialogu
 @pytest.fixture(scope="module")
 def rows() -> list[dict]:
     """All of them."""
-    return [row for path in sorted(WRITTEN.glob("*.train.jsonl.gz")) for row in json_lines(path)]
+    return [row for path in sorted(WRITTEN.glob("*.train.jsonl.bz2")) for row in json_lines(path)]
 
 
 def test_each_has_its_tasks_form_and_one_short_answer_of_one_page(rows) -> None:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Float32 = NDArray[np.float32]
 
+RELEVANCE_WEIGHT = 0.5
+"""Of a passage's relevance beside a span's lead over "no answer here": both are log odds."""
+
 
 class TokenSpan(NamedTuple):
     """A span of a passage: its first and last token, inclusive, and its score."""

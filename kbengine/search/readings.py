@@ -23,7 +23,7 @@ import numpy as np
 
 from kbengine.encoders.encoder import PassageText
 from kbengine.inputs import Dialogue, Mention, Slot, TaskInput
-from kbengine.reading.spans import PassageLogits
+from kbengine.reading.spans import RELEVANCE_WEIGHT, PassageLogits
 from kbengine.search.boundaries import Place, bounded_spans, trimmed_span
 from kbengine.search.query import Forwards, Query, Unit
 from kbengine.search.resolving import unit_span
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 SPANS_OF_A_PASSAGE = 5
 """Places offered from each passage that was read, besides the phrases found in it."""
-RELEVANCE_WEIGHT = 0.5
-"""Of the passage's relevance beside a span's lead over "no answer here": both are log odds."""
 MOST_BEHIND = 1.0
 """How much less than the passage's best phrase a place counts that the search did not find, in points of the score, and
 the most by which another phrase of the passage does; chosen with the reader's weight (`recipes/reading_weights.py`)."""

@@ -7,7 +7,8 @@ passages: the reader that ranks BM25's passages needs that. Firsts and lasts are
 together (Fajcik et al., "Rethinking the Objectives of Extractive Question Answering", 2021): by themselves alone, the
 start of one likely answer and the end of another make one long wrong one. The relevance of the gold passage competes
 with that of the others (a listwise softmax, as in dense retrieval); of mentions and dialogues it is all that is
-learned.
+learned. On request the right spans compete with those of all texts that the query is seen with, as they do when the
+best passages of a search are read.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ from kbengine.learning.loop.order import grouped_order
 from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Evaluation, LossTerms, Position, TrainingTask
 from kbengine.learning.reading.evaluation import question_of, read_by_reader
+from kbengine.learning.reading.losses import (
+    marginal_loss,
+    relevance_loss,
+    shared_span_loss,
+    span_loss,
+    span_scores,
+)
 from kbengine.learning.reading.scores import score_guesses
 from kbengine.reading.inputs import ReaderInput, padded, reader_inputs
 from kbengine.reading.model import CrossEncoder
@@ -57,6 +65,8 @@ class ReaderTrainingOptions:
         negative_fraction: Probability that an answerable query is also seen with text that does not answer it.
         n_negatives: With how many such texts at most; more than one only of mined ones.
         n_ranked_negatives: Likewise for mentions and dialogues, which are always seen with some.
+        mined_weight: How often mined ones are drawn for each time that another window or another page is.
+        shared_spans: Weight of the loss of right spans among those of all texts of a query (`shared_span_loss`).
         untitled_fraction: Probability that a passage is read without its title: a reader that is only used to titles
             reads worse where there are none.
         max_dev_examples: Development examples read at each evaluation, evenly spread; None: all.
@@ -66,6 +76,8 @@ class ReaderTrainingOptions:
     negative_fraction: float = 0.5
     n_negatives: int = 1
     n_ranked_negatives: int = 4
+    mined_weight: int = 2
+    shared_spans: float = 0.0
     untitled_fraction: float = 0.2
     max_dev_examples: int | None = 1000
     seed: int = 0
@@ -77,6 +89,8 @@ class ReaderTrainingOptions:
             require_count("max_dev_examples", self.max_dev_examples)
         require_count("n_negatives", self.n_negatives)
         require_count("n_ranked_negatives", self.n_ranked_negatives)
+        require_count("mined_weight", self.mined_weight)
+        require(self.shared_spans >= 0, "shared_spans", self.shared_spans, "a weight of 0 or more")
         require_count("seed", self.seed, least=0)
 
 
@@ -117,68 +131,6 @@ class _Seen:
     spans: Sequence[Span]
     is_read: bool
     is_gold: bool
-
-
-def marginal_loss(logits: Tensor, is_candidate: Tensor, is_right: Tensor) -> Tensor:
-    """Return minus the log of the probability that all right positions have together, the mean over the batch.
-
-    Args:
-        logits: float (B, T).
-        is_candidate: bool (B, T), the positions that the probability is shared among.
-        is_right: bool (B, T), some of them, at least one a row.
-    """
-    logits = logits.float()
-    total = logits.masked_fill(~is_candidate, -torch.inf).logsumexp(dim=1)
-    right = logits.masked_fill(~is_right, -torch.inf).logsumexp(dim=1)
-    return (total - right).mean()
-
-
-def span_loss(logits: Tensor, is_candidate: Tensor, answers: Tensor, *, max_tokens: int) -> Tensor:
-    """Return minus the log of the probability of the right spans among all of a row and no answer, float (B,).
-
-    Args:
-        logits: float (B, T, 2 + 2 pair_size), those of `ReaderOutput`.
-        is_candidate: bool (B, T), [CLS], which stands for no answer, and the passage.
-        answers: int64 (N, 3), row, first and last token of the right spans; a row without one has none.
-        max_tokens: the longest span that counts, right ones aside.
-    """
-    logits = logits.float()
-    start, end, pairs = logits[..., 0], logits[..., 1], logits[..., 2:]
-    first, last = pairs.chunk(2, dim=2)  # (B, T, P) each
-    scores = start[:, :, None] + end[:, None, :] + first @ last.transpose(1, 2)  # (B, T, T)
-    in_passage = is_candidate.clone()
-    in_passage[:, 0] = False
-    is_short = torch.ones_like(scores[0], dtype=torch.bool).triu().tril(max_tokens - 1)  # (T, T)
-    is_right = torch.zeros_like(scores, dtype=torch.bool)
-    is_right[answers[:, 0], answers[:, 1], answers[:, 2]] = True
-    is_span = (in_passage[:, :, None] & in_passage[:, None, :] & is_short) | is_right
-    no_answer = start[:, 0] + end[:, 0]  # (B,)
-    spans = scores.masked_fill(~is_span, -torch.inf).flatten(1)
-    total = torch.cat([spans, no_answer[:, None]], dim=1).logsumexp(dim=1)
-    has_answer = is_right.flatten(1).any(dim=1)
-    right = no_answer.clone()
-    if bool(has_answer.any()):
-        right[has_answer] = (
-            scores[has_answer].masked_fill(~is_right[has_answer], -torch.inf).flatten(1).logsumexp(dim=1)
-        )
-    return total - right
-
-
-def relevance_loss(relevance: Tensor, group: Tensor, is_gold: Tensor) -> Tensor:
-    """Return minus the log of the gold texts' share among those of their group, the mean over groups with others.
-
-    Args:
-        relevance: float (B,).
-        group: int64 (B,), the group of each text.
-        is_gold: bool (B,), at most one text a group; groups without one are left out.
-    """
-    relevance = relevance.float()
-    same = group[is_gold, None] == group  # (G, B)
-    counts = same.sum(dim=1) > 1
-    if not bool(counts.any()):
-        return relevance.sum() * 0.0
-    total = relevance.expand(len(same), -1).masked_fill(~same, -torch.inf).logsumexp(dim=1)
-    return (total - relevance[is_gold])[counts].mean()
 
 
 class ReaderTask(TrainingTask[ReaderBatch]):
@@ -238,9 +190,14 @@ class ReaderTask(TrainingTask[ReaderBatch]):
         start = marginal_loss(logits[..., 0], candidate, batch.is_start[read])
         end = marginal_loss(logits[..., 1], candidate, batch.is_end[read])
         longest = self._config.max_answer_tokens
-        spans = span_loss(output.logits, batch.is_candidate, batch.answers, max_tokens=longest)[read].mean()
-        terms = {"start": start, "end": end, "span": spans, "relevance": relevance}
-        return LossTerms((start + end) / 4 + spans / 2 + relevance, terms)
+        spans = span_scores(output.logits, batch.is_candidate, batch.answers, max_tokens=longest)
+        alone = span_loss(spans)[read].mean()
+        terms = {"start": start, "end": end, "span": alone, "relevance": relevance}
+        loss = (start + end) / 4 + alone / 2 + relevance
+        if self._options.shared_spans:
+            terms["shared"] = shared_span_loss(spans, output.relevance, batch.group, batch.is_gold & read)
+            loss = loss + self._options.shared_spans * terms["shared"]
+        return LossTerms(loss, terms)
 
     def evaluate(self, processes: Processes) -> Evaluation | None:
         """Return F1 on the development examples, each read in its own passage; every process reads its share."""
@@ -297,8 +254,9 @@ class ReaderTask(TrainingTask[ReaderBatch]):
         places = _places(inputs[0].tokens, example.answers)
         wrong = [each for each in inputs if not any(_touches(each, place) for place in places)]
         can_move = bool(wrong) and not _is_ranked(example)
-        # Mined ones are what the reader will meet: they are drawn twice as often.
-        kinds = ["window"] * can_move + ["mined"] * (2 if example.negatives else 0) + ["other"]
+        # Mined ones are what the reader will meet: they are drawn more often.
+        n_mined = self._options.mined_weight if example.negatives else 0
+        kinds = ["window"] * can_move + ["mined"] * n_mined + ["other"]
         kind = kinds[int(rng.integers(len(kinds)))]
         if kind == "window":
             return [_one(wrong, rng)], True

@@ -29,7 +29,7 @@ from kbengine.learning.loop.batch import OnDevice
 from kbengine.learning.loop.options import require, require_count
 from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Evaluation, LossTerms, Position, TrainingTask
-from kbengine.learning.reading.training import marginal_loss
+from kbengine.learning.reading.losses import marginal_loss
 from kbengine.reading.inputs import padded, reader_inputs
 from kbengine.reading.reader import reader_tokenizer
 from kbengine.verdicts.judge import Judge

@@ -17,14 +17,15 @@ from kbengine.learning.loop.options import LoopOptions, OptimizerOptions
 from kbengine.learning.loop.processes import Processes
 from kbengine.learning.loop.task import Position
 from kbengine.learning.reading.evaluation import evaluate_reading
-from kbengine.learning.reading.training import (
-    ReaderBatch,
-    ReaderTask,
-    ReaderTrainingOptions,
+from kbengine.learning.reading.losses import (
+    SpanScores,
     marginal_loss,
     relevance_loss,
+    shared_span_loss,
     span_loss,
+    span_scores,
 )
+from kbengine.learning.reading.training import ReaderBatch, ReaderTask, ReaderTrainingOptions
 from kbengine.reading.model import build_cross_encoder
 from kbengine.reading.reader import Reader
 from kbengine.span import Span
@@ -224,8 +225,38 @@ def test_the_loss_of_spans_is_that_of_the_definition() -> None:
         total = no_answer + sum(np.exp(score(row, *span)) for span in spans)
         kept = sum(np.exp(score(row, *span)) for span in right) if right else no_answer
         by_hand.append(-np.log(kept / total))
-    found = span_loss(torch.from_numpy(logits), torch.from_numpy(candidate), torch.tensor(answers), max_tokens=2)
-    assert found.tolist() == pytest.approx(by_hand, rel=1e-5)
+    spans = span_scores(torch.from_numpy(logits), torch.from_numpy(candidate), torch.tensor(answers), max_tokens=2)
+    assert span_loss(spans).tolist() == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_spans_of_all_texts_of_a_query_compete() -> None:
+    """The lead over no answer and half the relevance of each text's spans, by hand; a text alone costs nothing."""
+    scores = torch.tensor([[3.0, 1.0, -torch.inf], [2.0, 0.0, 4.0], [1.0, 2.0, 3.0], [5.0, 5.0, 5.0]])
+    is_right = torch.tensor([[False, True, False], [False] * 3, [True, False, False], [False] * 3])
+    spans = SpanScores(scores, is_right, torch.tensor([0.5, 1.5, 7.0, 0.0]))
+    relevance, group = torch.tensor([1.0, -2.0, 3.0, 4.0]), torch.tensor([0, 0, 1, 2])
+    is_gold = torch.tensor([True, False, True, False])
+    right = np.exp(1.0 - 0.5 + 0.5)
+    first = np.exp(np.array([3.0, 1.0]) - 0.5 + 0.5).sum()
+    second = np.exp(np.array([2.0, 0.0, 4.0]) - 1.5 - 1.0).sum()
+    by_hand = -np.log(right / (first + second))
+    assert shared_span_loss(spans, relevance, group, is_gold).item() == pytest.approx(by_hand, rel=1e-6)
+    alone = SpanScores(scores[2:], is_right[2:], spans.no_answer[2:])
+    assert shared_span_loss(alone, relevance[2:], group[2:], is_gold[2:]).item() == 0
+
+
+def test_shared_spans_are_a_loss_of_their_own() -> None:
+    """It is there on request alone, counts with its weight and moves what is learned."""
+    examples = [replace(each, negatives=("one text", "another text")) for each in toy_examples(4, seed=1)]
+    totals = {}
+    for weight in (0.0, 0.5, 1.0):
+        options = ReaderTrainingOptions(negative_fraction=1, n_negatives=2, mined_weight=50, shared_spans=weight)
+        task = new_task(examples, options=options)
+        terms = task.losses(task.collate([0, 1, 2, 3], epoch=0), Position(), Processes("cpu"))
+        assert ("shared" in terms.parts) == (weight > 0)
+        totals[weight] = terms.total.item()
+    assert totals[1.0] - totals[0.0] == pytest.approx(2 * (totals[0.5] - totals[0.0]), rel=1e-4)
+    assert totals[1.0] > totals[0.0]
 
 
 def test_relevance_competes_within_its_group() -> None:
