@@ -72,27 +72,19 @@ class PassageLogits:
         return scores
 
 
-def best_span(
-    start: Float32, end: Float32, *, max_tokens: int, ordinals: NDArray[np.int64] | None = None
-) -> TokenSpan | None:
-    """Return the span i … j with the largest `start[i] + end[j]`, i ≤ j < i + max_tokens (DensePhrases, Eq. 4).
+def best_spans(
+    start: Float32, end: Float32, *, max_tokens: int, n: int, ordinals: NDArray[np.int64] | None = None
+) -> list[TokenSpan]:
+    """Return the spans i … j with the largest `start[i] + end[j]`, i ≤ j < i + max_tokens (DensePhrases, Eq. 4).
 
-    Of equal spans the first and shortest wins; None when there is no token.
+    Best first, those that overlap a better one left out; of equal spans the first and shortest wins.
 
     Args:
         start: float32 (T,).
         end: float32 (T,).
         max_tokens: the longest span, in tokens.
+        n: how many, at most.
         ordinals: int64 (T,), rising: each token's place in its passage where some are left out; by default 0, 1, ….
-    """
-    found = best_spans(start, end, max_tokens=max_tokens, n=1, ordinals=ordinals)
-    return found[0] if found else None
-
-
-def best_spans(
-    start: Float32, end: Float32, *, max_tokens: int, n: int, ordinals: NDArray[np.int64] | None = None
-) -> list[TokenSpan]:
-    """Return the `n` best spans, best first, those that overlap a better one left out; arguments as of `best_span`.
 
     >>> best_spans(np.float32([0, 5, 1]), np.float32([0, 1, 4]), max_tokens=2, n=2)
     [TokenSpan(first=1, last=2, score=9.0), TokenSpan(first=0, last=0, score=0.0)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbengine.build.filtering import FilterOptions, kept_tokens, resolve_threshold
-from kbengine.reading.spans import TokenSpan, best_span
+from kbengine.reading.spans import best_spans
 from kbengine.span import Span
 
 if TYPE_CHECKING:
@@ -100,10 +100,9 @@ class PhraseCorpus:
         return best
 
     def _found(self, passage: int, start: Float32, end: Float32) -> FoundPhrase | None:
-        best: TokenSpan | None = best_span(
-            start, end, max_tokens=self.max_phrase_tokens, ordinals=self._ordinals[passage]
-        )
-        if best is None:
+        found = best_spans(start, end, max_tokens=self.max_phrase_tokens, n=1, ordinals=self._ordinals[passage])
+        if not found:
             return None
+        best = found[0]
         span = Span(int(self._starts[passage][best.first]), int(self._ends[passage][best.last]))
         return FoundPhrase(passage, span, best.score)
