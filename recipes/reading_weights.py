@@ -97,7 +97,10 @@ def extract(
         task = task_of(row.asked)
         is_ranked = ranks_documents(row.query)
         query = replace(row.query, weights=TASK_WEIGHTS[task], unit="document" if is_ranked else "phrase")
-        found = kb.search(query, SearchOptions(k=N_READ if is_ranked else 50, read=0, truncate=True)).hits
+        options = SearchOptions(
+            k=N_READ if is_ranked else 50, read=0, truncate=True, encoder=kb.encoder_name(task=task)
+        )
+        found = kb.search(query, options).hits
         best: dict[int, Hit] = {}
         for hit in found:
             best.setdefault(hit.passage.passage_id, hit)
