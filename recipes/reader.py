@@ -233,8 +233,7 @@ class Recipe:
         self.train("pairs", self.plan.pairs, partial(self.mixed, "pairs", self.plan.beside_pairs), stop, init="mean")
         if not (self.work / "paired").exists():
             self.write_between("mean", "pairs", self.plan.share_pairs, "paired", dtype="float32")
-        shared = partial(self.mixed, "shared", self.plan.beside_shared)
-        self.train("shared", self.plan.shared, shared, stop, init="paired")
+        self.train("shared", self.plan.shared, self.shared, stop, init="paired")
         if not (self.work / NAME).exists():
             share = self.plan.share_shared
             self.write_between("paired", "shared", share, NAME, dtype="int8", share_embeddings=DEFAULT_ENCODER)
@@ -290,6 +289,10 @@ class Recipe:
         """Return the rows that may be trained on with passages that do not answer them."""
         found = row_examples(self.data, self.progress)
         return replace(found, train=self.beside_found("rows", found.train, self.plan.n_searched))
+
+    def shared(self) -> Examples:
+        """Return what the sixth training is on; the last weights are kept: gold passages alone tell too little."""
+        return replace(self.mixed("shared", self.plan.beside_shared), dev=())
 
     def mixed(self, stage: str, mix: Mix) -> Examples:
         """Return all questions, those asked of a search engine twice, and some of the other rows."""
