@@ -12,7 +12,7 @@ import pytest
 from storage.ann_codes import CodedVectors
 from storage.axis_groups import uneven_sizes
 from storage.coded_search import best_lists
-from storage.filled_index import FilledIndex
+from storage.filled_index import FilledIndex, Selector
 from storage.index_kind import LARGE_KIND, IndexKind
 from storage.probing import TARGET_RECALL, Probing, measure_probing
 from storage.quantiser import Quantiser
@@ -171,18 +171,22 @@ def test_groups_of_axes_make_the_least_error():
     assert sum(sizes) == 384 and len(sizes) == 128 and sizes == sorted(sizes)
 
 
+def random_codes(rng):
+    """Return 700 rows of codes in 8 lists, of nothing in particular."""
+    rotation, codebooks = np.eye(384, dtype=np.float32), rng.normal(size=(128, 16, 3)).astype(np.float32)
+    centroids = rng.normal(size=(8, 384)).astype(np.float32)
+    quantiser = Quantiser("0" * 32, IndexKind.of(LARGE_KIND), centroids, rotation=rotation, codebooks=codebooks)
+    lists = rng.integers(8, size=700)
+    return CodedVectors(quantiser, lists.astype(np.uint16), rng.integers(256, size=(700, 64)).astype(np.uint8))
+
+
 def test_blocks_are_what_faiss_makes_of_the_same_rows():
     """Filled block by block, the index answers as one that FAISS itself makes of an index filled row by row."""
     rng = np.random.default_rng(4)
-    kind = IndexKind.of(LARGE_KIND)
-    rotation, codebooks = np.eye(384, dtype=np.float32), rng.normal(size=(128, 16, 3)).astype(np.float32)
-    centroids = rng.normal(size=(8, 384)).astype(np.float32)
-    quantiser = Quantiser("0" * 32, kind, centroids, rotation=rotation, codebooks=codebooks)
-    lists = rng.integers(8, size=700)
-    coded = CodedVectors(quantiser, lists.astype(np.uint16), rng.integers(256, size=(700, 64)).astype(np.uint8))
-    by_row, coarse = quantiser.empty_index()
+    coded = random_codes(rng)
+    by_row, coarse = coded.quantiser.empty_index()
     for number in range(8):
-        rows = np.flatnonzero(lists == number)
+        rows = np.flatnonzero(coded.list_numbers == number)
         codes = np.ascontiguousarray(coded.codes[rows])
         by_row.invlists.add_entries(number, len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(codes))
     by_row.ntotal = 700
@@ -193,6 +197,24 @@ def test_blocks_are_what_faiss_makes_of_the_same_rows():
     theirs.nprobe = ours.nprobe = coarse.ntotal
     for found, wanted in zip(ours.search(asked, 50), theirs.search(asked, 50), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_few_queries_find_in_lists_what_they_find_among_many(share):
+    """The same scores to the last bit, and the same rows of those that are better than the last."""
+    rng = np.random.default_rng(5)
+    filled = FilledIndex.of_codes(random_codes(rng))
+    selector = None if share == 1 else Selector.of(rng.random(700) < share)
+    asked = rng.normal(size=(20, 384)).astype(np.float32)
+    lists = np.stack([rng.permutation(8)[:5] for _ in asked])
+    biases = rng.normal(size=lists.shape).astype(np.float32)
+    scores, rows = filled.search_lists(asked, 50, lists, biases, selector)
+    for i in range(len(asked)):
+        one = slice(i, i + 1)
+        alone_scores, alone_rows = filled.search_lists(asked[one], 50, lists[one], biases[one], selector)
+        np.testing.assert_array_equal(alone_scores[0], scores[i])
+        is_better = scores[i] > scores[i, -1]
+        assert set(alone_rows[0][is_better].tolist()) == set(rows[i][is_better].tolist())
 
 
 def test_codes_that_were_given_back_are_read_again(path):
