@@ -11,6 +11,7 @@ from kbengine.corpus.normalise import norm
 from kbengine.inputs import Dialogue, Mention, Question, Slot
 from kbengine.learning.data.kilt import gold_places, kind_of_row, query_of
 from kbengine.learning.data.reading import json_lines
+from recipes.findings_rows import parted
 from recipes.reader_examples import WRITTEN
 
 HELD_BACK = re.compile(
@@ -53,3 +54,12 @@ def test_none_comes_twice(rows) -> None:
     assert [name for name, n in Counter(row["id"] for row in rows).items() if n > 1] == []
     said = Counter((row["input"], row["output"][0].get("answer")) for row in rows)
     assert [each for each, n in said.items() if n > 1] == []
+
+
+def test_the_findings_rows_share_no_page(rows) -> None:
+    """Training and development questions are of different pages, one of thirteen for development."""
+    train, development = parted(rows)
+    pages = [{row["output"][0]["provenance"][0]["wikipedia_id"] for row in side} for side in (train, development)]
+    assert not pages[0] & pages[1]
+    assert 0.07 < len(pages[1]) / len(pages[0]) < 0.09
+    assert {row["meta"]["kind"] for row in (*train, *development)} == {"question"}

@@ -12,14 +12,14 @@ DEFAULT_READER = "minilm-reader"
 
 
 def find_reader(name_or_path: str | Path) -> Path:
-    """Return the directory of a bundled reader, or of one in a directory.
+    """Return the directory of a bundled reader by its name, also where it was taken for a path, or of one elsewhere.
 
     Raises:
         EncoderError: there is none.
     """
     bundled = bundled_readers()
-    if isinstance(name_or_path, str) and name_or_path in bundled:
-        return bundled[name_or_path]
+    if (name := str(name_or_path)) in bundled:
+        return bundled[name]
     directory = Path(name_or_path).expanduser()
     if is_reader(directory):
         return directory
@@ -31,7 +31,7 @@ def find_reader(name_or_path: str | Path) -> Path:
 
 def has_reader(name_or_path: str | Path) -> bool:
     """Return whether there is a reader of that name, or in that directory."""
-    return name_or_path in bundled_readers() or is_reader(Path(name_or_path).expanduser())
+    return str(name_or_path) in bundled_readers() or is_reader(Path(name_or_path).expanduser())
 
 
 def bundled_readers() -> dict[str, Path]:

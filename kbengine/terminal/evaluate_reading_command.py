@@ -35,7 +35,7 @@ COLUMNS = {
 @click.command()
 @click.argument("data", nargs=-1, required=True, type=PATH)
 @option("--encoder", str, "Read with the encoder of this name or directory; by default minilm-phrase or --reader.")
-@option("--reader reader_path", Path, "Read with the cross-encoder in this directory; by default with an encoder.")
+@option("--reader reader_path", Path, "Read with the reader of this name or directory; by default with an encoder.")
 @option("--pages", Path, "Look up the passages of KILT rows in this corpus; by default in none.", multiple=True)
 @option("--small-corpus", bool, "Also search all gold passages together (the papers' D_small).")
 @option("--no-answer-threshold", float, "Count lower scores as no answer; by default 0 for a reader.")

@@ -31,7 +31,7 @@ class Weights(click.ParamType[dict[str, float]]):
 @click.argument("corpus", nargs=-1, required=True, type=PATH)
 @option("--out", Path, "Write the questions to this file, FILE.jsonl or FILE.jsonl.gz.", required=True)
 @option("--generator", str, "Make questions by cloze, or by the T5 model of this folder or hub name.", default="cloze")
-@option("--reader", Path, "Keep what the reader in this directory answers as wanted; by default all.")
+@option("--reader", Path, "Keep what the reader of this name or directory answers as wanted; by default all.")
 @option("--per-document", int, "Make at most so many questions of a document.", default=8)
 @option("--per-passage", int, "Make at most so many questions of a passage.", default=3)
 @option("--exclude-pages", Path, "Leave out the document ids in this file, one a line; by default none.")

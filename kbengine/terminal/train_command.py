@@ -32,7 +32,7 @@ def train() -> None:
 @option("--frozen", ("none", "words", "embeddings"), "Leave these embeddings as they are; by default all (embeddings).")
 @option("--negatives", ("none", "golds", "tokens"), "Compare with these in L_neg; by default tokens.")
 @option("--pre-batches", int, "Take the gold phrases of so many earlier batches as negatives too; by default 2.")
-@option("--reader", Path, "Distil from the cross-encoder in this directory; by default from none.")
+@option("--reader", Path, "Distil from the reader of this name or directory; by default from none.")
 @option("--distillation", float, "Weigh the distillation's loss by this; by default 1 with --reader.")
 @option("--limit", int, "Use at most so many training examples; by default all.")
 @option("--weights", ("int8", "float16", "float32"), "Store the result in this number type; by default int8.")

@@ -12,6 +12,7 @@ from kbengine.errors import CorruptError, EncoderError, InvalidOptionError
 from kbengine.reading.checkpoint import read_reader, write_reader
 from kbengine.reading.checkpoint_files import is_reader
 from kbengine.reading.config import ReaderConfig
+from kbengine.reading.location import find_reader, has_reader
 from kbengine.reading.reader import Reader
 from tests.tiny_encoder import tiny_tokenizer_json, write_tiny_encoder
 from tests.tiny_reader import tiny_cross_encoder, tiny_reader_config, write_tiny_reader
@@ -102,3 +103,9 @@ def test_a_configuration_without_a_backbone_is_refused() -> None:
     """Missing keys are named."""
     with pytest.raises(EncoderError, match="backbone"):
         ReaderConfig.from_json({"kind": "cross-encoder-reader"})
+
+
+def test_a_bundled_reader_is_found_by_its_name_given_as_a_path() -> None:
+    """As commands give it whose option is a name or a directory."""
+    assert find_reader(Path("minilm-reader")) == find_reader("minilm-reader")
+    assert has_reader(Path("minilm-reader"))
