@@ -18,13 +18,13 @@ HELD_BACK = re.compile(
     r"constellation|voice type|\bsports?\b|\bcross(?:es|ed|ing)?\b|competition class|main subject", re.I
 )
 """Relations of `fewrel_unseen` and of the kept-back rows of `fewrel`."""
-FORMS = {"question": Question, "slot": Slot, "mention": Mention, "talk": Dialogue}
+FORMS = {"question": Question, "slot": Slot, "mention": Mention, "talk": Dialogue, "claim": Question}
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict]:
     """All of them."""
-    return [row for path in sorted(WRITTEN.glob("*.train.jsonl.bz2")) for row in json_lines(path)]
+    return [row for path in sorted(WRITTEN.glob("*.*.jsonl.bz2")) for row in json_lines(path)]
 
 
 def test_each_has_its_tasks_form_and_one_short_answer_of_one_page(rows) -> None:
@@ -38,6 +38,7 @@ def test_each_has_its_tasks_form_and_one_short_answer_of_one_page(rows) -> None:
         if kind == "talk":
             continue
         assert place.answer and len(place.answer.split()) <= 12, row
+        assert (kind == "claim") == (place.answer in ("SUPPORTS", "REFUTES")), row
         if kind == "question":
             assert f" {norm(place.answer)} " not in f" {norm(row['input'])} ", row
         assert place.paragraph is not None or kind == "mention", row
