@@ -41,13 +41,12 @@ lint: $(VENV)/.development  ## ruff and the contracts between packages
 types: $(VENV)/.development  ## mypy, strict
 	$(BIN)/mypy
 
-# Three processes for two cores, since a third of the time is waiting (browsers, servers, kills); a file's tests in one of
-# them: what a module sets up is set up once; the longest files begin
+# Two processes, a file's tests in one of them: what a module sets up is set up once; the longest files begin
 # (tests/conftest.py). One thread each for numerics.
 # A sync on a disk takes milliseconds and tests make thousands: temporary files are in memory where there is room.
 IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo PYTEST_DEBUG_TEMPROOT=/dev/shm TMPDIR=/dev/shm)
 THREADS := OMP_NUM_THREADS=1 $(IN_MEMORY)
-PYTEST := -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+PYTEST := -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Types beside the tests: mypy keeps one core busy for half a minute.
 test: lint  ## lint, types and the tests of the core, with the web page
