@@ -203,7 +203,7 @@ def best_lists(quantiser: Quantiser, queries: Float32, nprobe: int) -> tuple[Int
         Lists int64 (m, nprobe), inner products float32 (m, nprobe).
     """
     centroids = quantiser.centroids
-    if len(queries) <= _ONE_BY_ONE:
+    if 0 < len(queries) <= _ONE_BY_ONE:
         products = np.stack([centroids @ query for query in queries])  # (m, nlist)
     else:
         products = queries @ centroids.T

@@ -89,6 +89,12 @@ def test_rows_that_are_all_alike_are_found_all_the_same(tmp_path: Path):
         assert len(np.intersect1d(rows, wanted)) >= 28
 
 
+def test_nobody_asks_for_lists(trained):
+    """And gets none."""
+    lists, scores = best_lists(trained, vectors_of(11, 40)[:0], 5)
+    assert lists.shape == scores.shape == (0, 5)
+
+
 def test_lists_are_the_best_by_inner_product_whoever_else_asks(trained):
     """As numpy finds them, best first, to the last bit the same in every batch."""
     asked = vectors_of(11, 40)
